@@ -1,0 +1,1 @@
+"""What is learned, estimated or simulated: values in, values out; no network, no cluster."""

@@ -1,0 +1,49 @@
+"""The `tiphys` command: finds the subcommand's entry point and imports nothing else.
+
+Each folder registers its subcommands under the entry-point group `tiphys.commands`; the value is a
+callable that takes the remaining arguments and returns the exit code. So `tiphys webhook` never
+loads what `tiphys operator` needs.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from typing import TextIO
+
+GROUP = "tiphys.commands"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the subcommand that the first argument names; return its exit code (2 = usage)."""
+    arguments = sys.argv[1:] if argv is None else argv
+    return run(arguments, metadata.entry_points(group=GROUP), out=sys.stdout, err=sys.stderr)
+
+
+def run(
+    arguments: list[str], commands: Iterable[metadata.EntryPoint], *, out: TextIO, err: TextIO
+) -> int:
+    """Dispatch `arguments` to one of `commands`; only the chosen one is imported."""
+    known = {command.name: command for command in commands}
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        out.write(usage(sorted(known)))
+        return 0
+    if name == "--version":
+        out.write(f"tiphys {metadata.version('tiphys')}\n")
+        return 0
+    if name not in known:
+        err.write(f"tiphys: no command {name!r}; `tiphys --help` lists the commands\n")
+        return 2
+    command: Callable[[list[str]], int] = known[name].load()
+    return command(rest)
+
+
+def usage(names: list[str]) -> str:
+    """Return the text of `tiphys --help` for the installed command names."""
+    listed = "\n".join(f"  {name}" for name in names) or "  (none is installed yet)"
+    return (
+        "usage: tiphys COMMAND [ARGUMENT ...]\n\n"
+        "Steers Argo Workflows: what runs next, where, and with how much.\n\n"
+        f"commands:\n{listed}\n\n"
+        "options:\n  -h, --help   show this text\n  --version    show the version\n"
+    )

@@ -1,0 +1,1 @@
+"""The admission webhook: answers in time, changes only what was decided, fails open."""
