@@ -107,7 +107,7 @@ def _read(text: str | int | float, *, where: str) -> tuple[Fraction, str]:
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise _refusal(text, where=where)
     # repr() of a float is the shortest decimal that reads back as the same float.
-    written = text if isinstance(text, str) else repr(text)
+    written = repr(float(text)) if isinstance(text, float) else str(text)
     match = _SHAPE.fullmatch(written) if len(written) <= LONGEST_TEXT else None
     if match is None or not (match["whole"] or match["part"]):
         raise _refusal(text, where=where)
