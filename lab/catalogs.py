@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import yaml
-from tiphys.models.domain import quantities
 
 from lab import errors
+from tiphys.models.domain import quantities
 
 SHIPPED = Path(__file__).parent / "catalog"
 QUANTITY_KEYS = frozenset(
