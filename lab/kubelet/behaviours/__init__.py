@@ -1,0 +1,1 @@
+"""What a pod does beyond taking time: Argo's shapes, scripts, outputs, artifacts, agents."""
