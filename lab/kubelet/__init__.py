@@ -1,1 +1,1 @@
-"""Simulated nodes: does for the API server what a kubelet owes; nothing here submits or measures."""
+"""Simulated nodes: what a kubelet owes the API server; nothing here submits or measures."""
