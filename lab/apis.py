@@ -255,7 +255,7 @@ def _credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext, str | None]:
     context = _named(config["contexts"], config["current-context"])["context"]
     cluster = _named(config["clusters"], context["cluster"])["cluster"]
     user = _named(config["users"], context["user"])["user"]
-    tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
+    tls = ssl.create_default_context(cafile=cluster.get("certificate-authority"))
     if "client-certificate" in user:
         tls.load_cert_chain(user["client-certificate"], user["client-key"])
     return cluster["server"], tls, user.get("token")

@@ -1,0 +1,66 @@
+"""Cluster descriptions: the shipped ones build, and bad ones are refused by name and place."""
+
+import pytest
+
+from lab import catalogs, errors
+
+GROUP = """
+  - {name: a, count: 2, instance_type: t, rack: r, zone: z, cores: 4, memory: 8Gi,
+     memory_bandwidth: 10Gi, nic: 1G, disk: {kind: ssd, bandwidth: 100M, iops: 1000}}
+"""
+NETWORK = "network: {rack_uplink: 1G, object_store: 2G}\n"
+
+
+def described(*, groups: str = GROUP, network: str = NETWORK, more: str = "") -> str:
+    """Return a cluster description with the given parts."""
+    return f"name: test\nabout: a test\n{more}groups:{groups}{network}"
+
+
+@pytest.mark.parametrize("name", catalogs.names())
+def test_a_shipped_cluster_loads_and_names_each_node_once(name: str) -> None:
+    """Every shipped description parses, and node names are distinct."""
+    nodes = [node for node, _ in catalogs.load(name).nodes]
+    assert nodes
+    assert len(set(nodes)) == len(nodes)
+
+
+def test_the_mixed_cluster_has_four_speeds_in_four_racks() -> None:
+    """The cluster of the demo is unequal on purpose."""
+    groups = catalogs.load("mixed").groups
+    assert [group.speed for group in groups] == [0.6, 1.0, 1.4, 2.0]
+    assert len({group.rack for group in groups}) == 4
+
+
+def test_quantities_become_bytes() -> None:
+    """`8Gi` and `100M` are what Kubernetes means by them."""
+    group = catalogs.parse(described(), source="x.yaml").groups[0]
+    assert group.memory == 8 * 2**30
+    assert group.disk.bandwidth == 100e6
+
+
+def test_an_unknown_cluster_is_refused_with_the_known_names() -> None:
+    """A typo lists what could have been meant."""
+    with pytest.raises(errors.UsageError, match=r"no cluster 'mixd': choose one of .*mixed"):
+        catalogs.load("mixd")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a: [", "x.yaml is not YAML", id="not yaml"),
+        pytest.param(described(more="colour: red\n"), "unknown field `colour`", id="unknown key"),
+        pytest.param(described(groups=" []\n"), "`groups` is empty", id="no group"),
+        pytest.param(described(groups=GROUP + GROUP), "group 'a' appears twice", id="twice"),
+        pytest.param(
+            described(groups=GROUP.replace("cores: 4", "cores: 0")), "`cores` is 0", id="no cores"
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("8Gi", "8Gigs")), "x.yaml: .*8Gigs", id="bad quantity"
+        ),
+        pytest.param(described(network=""), "missing required field `network`", id="no network"),
+    ],
+)
+def test_a_bad_description_says_what_and_where(text: str, message: str) -> None:
+    """Each fault is named with its file."""
+    with pytest.raises(errors.UsageError, match=message):
+        catalogs.parse(text, source="x.yaml")
