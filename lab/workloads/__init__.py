@@ -1,0 +1,1 @@
+"""Traces become Argo Workflows here; files are read, and only `submissions` talks to a cluster."""
