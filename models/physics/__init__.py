@@ -1,0 +1,1 @@
+"""The fluid model of tasks that share a node: pure, seeded, arrays in and arrays out."""
