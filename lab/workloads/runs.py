@@ -1,4 +1,4 @@
-"""The record of one run, `HOME/runs/RUN.json`: what was submitted when, and how each workflow ended.
+"""The record of one run, `HOME/runs/RUN.json`: what was submitted when, how each workflow ended.
 
 Written by `lab run`, beside and renamed: once before the first submission, after each change of a
 workflow at most once a second, and once at the end. Reports join it with the audit log and the
@@ -34,7 +34,7 @@ class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     critical_path_s: float
     """Length of its longest path at speed 1, with nothing in the way."""
     deadline_s: float
-    """Promised completion after arrival; the annotation `tiphys.dev/deadline` is this on the wall."""
+    """Promised completion after arrival; `tiphys.dev/deadline` says the same in wall time."""
     arrival_s: float
     """When it was to arrive, after the start of the run."""
     submitted_at: float | None = None
