@@ -5,6 +5,7 @@ standard library always is. Used by the contracts in setup.cfg.
 """
 
 import sys
+from typing import cast
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
@@ -20,8 +21,9 @@ class AllowedContract(Contract):
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Return every direct import that the contract does not allow; sources must exist."""
-        sources = list(self.source_modules)  # type: ignore[call-overload]
-        allowed = [*sources, *(self.allowed_modules or ())]
+        # The fields are declared as descriptors and hold lists once the contract is read.
+        sources = cast("list[str]", self.source_modules)
+        allowed = sources + cast("list[str]", self.allowed_modules or [])
         if absent := [source for source in sources if source not in graph.modules]:
             raise ValueError(f"setup.cfg, {self.name!r}: no module {', '.join(absent)}")
         details = [

@@ -1,0 +1,63 @@
+"""The `tiphys` command: it lists, it loads only what was asked for, it explains a wrong name."""
+
+import io
+import sys
+from importlib import metadata
+
+import pytest
+
+from tiphys.operator import dispatch
+
+COMMANDS = [
+    metadata.EntryPoint("greet", f"{__name__}:greet", dispatch.GROUP),
+    metadata.EntryPoint("broken", "tests.unit.dispatch.absent:main", dispatch.GROUP),
+]
+
+
+def greet(arguments: list[str]) -> int:
+    """Stand in for a subcommand; its exit code tells how many arguments it got."""
+    return 40 + len(arguments)
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Return exit code, output and errors of one dispatch."""
+    out, err = io.StringIO(), io.StringIO()
+    return dispatch.run(list(arguments), COMMANDS, out=out, err=err), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help_lists_the_commands(arguments: tuple[str, ...]) -> None:
+    """Help names every command in order and loads none of them, so a broken one does no harm."""
+    code, out, err = run(*arguments)
+    assert (0, "") == (code, err)
+    assert "commands:\n  broken\n  greet\n" in out
+
+
+def test_the_rest_goes_to_the_command() -> None:
+    """The command gets what follows its name, and its exit code is the program's."""
+    assert (42, "", "") == run("greet", "--loud", "world")
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    """The sentence names the word that was wrong and where the right ones are listed."""
+    expected = (2, "", "tiphys: no command 'gret'; `tiphys --help` lists the commands\n")
+    assert expected == run("gret")
+
+
+def test_the_version_is_the_installed_one() -> None:
+    """`--version` reports the distribution's version."""
+    assert (0, f"tiphys {metadata.version('tiphys')}\n", "") == run("--version")
+
+
+def test_main_reads_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without arguments of its own, `main` takes the process's."""
+    monkeypatch.setattr(sys, "argv", ["tiphys", "--version"])
+    assert dispatch.main() == 0
+    assert capsys.readouterr().out.startswith("tiphys ")
+
+
+def test_no_command_at_all_is_said_so() -> None:
+    """An installation without subcommands still explains itself."""
+    assert "(none is installed yet)" in dispatch.usage([])
