@@ -1,0 +1,94 @@
+"""Child processes of the supervisor: their log, their end, and an end with them at its death."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.controlplane import processes
+
+TAIL_LINES = 15
+TAIL_BYTES = 8192
+
+
+class Child:
+    """A started process; `ended` is done (with its return code) as soon as it is gone."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        folder: Path,
+        keep: Sequence[int] = (),
+    ) -> None:
+        """Start `arguments` in `folder`; `keep` are file descriptors that it inherits."""
+        loop = asyncio.get_running_loop()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        self.log_offset = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as sink:
+            # The supervisor has one thread, so code between fork and exec is safe here.
+            self._popen = subprocess.Popen(
+                list(arguments),
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                pass_fds=tuple(keep),
+                preexec_fn=processes.dying_with(processes.current()),
+            )
+        found = processes.process(self._popen.pid)
+        assert found is not None, "a child that nobody reaped has an entry in /proc"
+        self.process = found
+        self.ended: asyncio.Future[int] = loop.create_future()
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        loop.add_reader(self._pidfd, self._reap)
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self.ended.set_result(self._popen.wait())
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return not self.ended.done()
+
+    def signal(self, number: int) -> None:
+        """Send a signal; it is our child and not reaped, so the pid is its own."""
+        if self.running:
+            self._popen.send_signal(number)
+
+    async def end(self, *, grace_s: float) -> int:
+        """SIGTERM, SIGKILL after `grace_s`; returns the return code."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+        await asyncio.wait([self.ended], timeout=grace_s)
+        self.signal(signal.SIGKILL)
+        return await self.ended
+
+    def how_it_ended(self) -> str:
+        """Return `exit code 1` or `SIGKILL`."""
+        code = self.ended.result()
+        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+    def tail(self) -> str:
+        """Return the last lines that it wrote since it was started."""
+        return tail(self.log, since=self.log_offset)
+
+
+def tail(log: Path, *, since: int = 0, lines: int = TAIL_LINES) -> str:
+    """Return the last lines of a log after byte `since`; empty where there are none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(since, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,230 @@
+"""Labs as a person sees them: bring one up, take it down, whatever became of it meanwhile."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from lab import catalogs, errors, homes
+from lab.controlplane import (
+    binaries,
+    certificates,
+    children,
+    components,
+    configurations,
+    controls,
+    processes,
+    states,
+)
+
+READY_WITHIN_S = 240.0
+"""Every component has its own, shorter limit; this one holds if the supervisor itself hangs."""
+DOWN_WITHIN_S = 40.0
+SOCKET_PATH_MAX = 107
+"""Bytes that a Unix socket's path may have on Linux."""
+
+Progress = Callable[[states.State], None]
+
+
+class Outcome(StrEnum):
+    """What `up` or `down` found and did."""
+
+    STARTED = "started"
+    RAN_ALREADY = "ran already"
+    STOPPED = "stopped"
+    CLEANED = "cleaned"
+    """The lab had crashed; what it left is gone."""
+    WAS_DOWN = "was down"
+
+
+def up(
+    home: homes.Home, asked: states.Asked, *, progress: Progress = lambda state: None
+) -> Outcome:
+    """Bring a lab up and return when it is ready; a lab that runs already is left alone.
+
+    Raises `UsageError` (cluster, name), `StaleError` (another version is in the way), `SetupError`
+    (no binaries, a port), `StartError` (a component). On any of them, and on an interrupt, nothing
+    of the lab is left running.
+    """
+    cluster = catalogs.load(asked.cluster)
+    if unknown := set(asked.without) - set(components.OPTIONAL):
+        raise errors.UsageError(
+            f"--without {', '.join(sorted(unknown))}: choose from {', '.join(components.OPTIONAL)}"
+        )
+    if not asked.speed > 0:
+        raise errors.UsageError(f"--speed {asked.speed}: it must be above 0")
+    if len(os.fsencode(home.supervisor_socket)) > SOCKET_PATH_MAX:
+        raise errors.UsageError(
+            f"{home.supervisor_socket} is too long for a socket ({SOCKET_PATH_MAX} bytes): "
+            "choose a shorter TIPHYS_LAB_HOME"
+        )
+    with _locked(home):
+        if _runs_as(home, asked):
+            return Outcome.RAN_ALREADY
+        programs = binaries.find(asked)
+        state = states.new(home, asked=asked, binaries=programs, nodes=len(cluster.nodes))
+        _furnish(home, cluster, state)
+        try:
+            _start(home, progress)
+        except BaseException:
+            _clear(home)
+            raise
+    return Outcome.STARTED
+
+
+def down(home: homes.Home, *, purge: bool = False) -> Outcome:
+    """Take a lab down and return when its last process has ended; `purge` deletes its home."""
+    with _locked(home):
+        try:
+            state = states.read(home)
+        except errors.StaleError:
+            state = None
+        running = state is not None and state.running
+        if running:
+            with contextlib.suppress(errors.LabError):
+                controls.send(home, "shutdown")
+            assert state is not None and state.supervisor is not None
+            processes.wait_gone([state.supervisor], limit_s=DOWN_WITHIN_S)
+        found = _clear(home)
+        if purge:
+            shutil.rmtree(home.root, ignore_errors=True)
+        if running:
+            return Outcome.STOPPED
+        return Outcome.CLEANED if found or state is not None else Outcome.WAS_DOWN
+
+
+def owner(pid: int) -> processes.Process:
+    """Return the process to bind a lab to; raises `UsageError` if there is none."""
+    found = processes.process(pid)
+    if found is None or not found.alive:
+        raise errors.UsageError(f"--owner-pid {pid}: there is no such process")
+    return found
+
+
+def _runs_as(home: homes.Home, asked: states.Asked) -> bool:
+    """Whether the lab runs as asked; clears what a crash of such a lab left.
+
+    Raises `StaleError` when another version runs or was left by a crash.
+    """
+    state = states.read(home)
+    if state is None:
+        _clear(home)
+        return False
+    if difference := _difference(state.asked, asked):
+        purge = "" if state.running else " --purge"
+        how = "runs" if state.running else "crashed"
+        raise errors.StaleError(
+            f"lab {home.name!r} {how} with {difference}: "
+            f"end it with `python -m lab down{purge} --name {home.name}`, "
+            "or choose another name with --name"
+        )
+    if state.running and state.phase is not states.Phase.FAILED:
+        return True
+    _clear(home)
+    return False
+
+
+def _difference(there: states.Asked, asked: states.Asked) -> str:
+    """Return in words in which version two labs differ; empty if in none."""
+    pairs = (
+        ("Kubernetes", there.kubernetes, asked.kubernetes),
+        ("Argo", there.argo, asked.argo),
+        ("etcd", there.etcd, asked.etcd),
+    )
+    return ", ".join(f"{name} {old} (not {new})" for name, old, new in pairs if old != new)
+
+
+def _clear(home: homes.Home) -> bool:
+    """End every process of the lab, written down or not, and forget its state."""
+    recorded: list[processes.Process] = []
+    with contextlib.suppress(errors.StaleError):
+        if state := states.read(home):
+            recorded = state.processes()
+    left = [item for item in {*recorded, *processes.of_lab(home.root)} if item.alive]
+    processes.end(left, grace_s=0.0)
+    home.state.unlink(missing_ok=True)
+    for socket in (home.supervisor_socket, home.kubelet_socket):
+        socket.unlink(missing_ok=True)
+    return bool(left)
+
+
+def _furnish(home: homes.Home, cluster: catalogs.Cluster, state: states.State) -> None:
+    """Make the home anew: a lab starts empty, with its own certificates."""
+    shutil.rmtree(home.root, ignore_errors=True)
+    for folder in (home.root, home.logs, home.data, home.truths, home.artifacts):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plain = yaml.safe_dump(msgspec.to_builtins(cluster), sort_keys=False)
+    states.write_whole(home.cluster, plain.encode())
+    certificates.write_all(home.pki)
+    configurations.write_all(home)
+    states.write(home, state)
+
+
+def _start(home: homes.Home, progress: Progress) -> None:
+    """Start the supervisor and wait until the lab is ready."""
+    me = processes.current()
+    log = home.logs / "supervisor.log"
+    with log.open("ab") as sink:
+        supervisor = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "lab.controlplane",
+                f"--lab={home.name}",
+                f"--starter={me.pid}:{me.started_ticks}",
+            ],
+            cwd=home.root,
+            env={
+                **os.environ,
+                processes.MARKER: str(home.root),
+                "TIPHYS_LAB_HOME": str(home.root.parent),
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    until = time.monotonic() + READY_WITHIN_S
+    while True:
+        state = states.read(home)
+        if state is not None:
+            progress(state)
+            if state.phase is states.Phase.READY:
+                return
+            if state.phase is states.Phase.FAILED:
+                raise errors.StartError(state.error)
+        if supervisor.poll() is not None:
+            raise errors.StartError(
+                f"the supervisor of lab {home.name!r} ended with exit code {supervisor.returncode}",
+                log=log,
+                tail=children.tail(log),
+            )
+        if time.monotonic() > until:
+            raise errors.StartError(
+                f"lab {home.name!r} was not ready within {READY_WITHIN_S:.0f} s",
+                log=log,
+                tail=children.tail(log),
+            )
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def _locked(home: homes.Home) -> Iterator[None]:
+    """Hold the lab's lock, so that two commands about one lab come one after the other."""
+    home.root.parent.mkdir(parents=True, exist_ok=True)
+    with (home.root.parent / f".{home.name}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

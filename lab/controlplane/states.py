@@ -1,0 +1,198 @@
+"""What a lab is and how it is: `HOME/state.json`, written only by its supervisor, whole or not.
+
+`Asked` is what `up` was told, `State` what became of it. Readers (kubelet, reports, CLI) use
+`load`, which says in one sentence what to do where no lab runs or where another version wrote it.
+"""
+
+import os
+import time
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from lab import clocks, errors, homes
+from lab.controlplane import processes
+
+FORMAT = 1
+"""Raised whenever a reader of the old form could misread the new one."""
+
+
+class Phase(StrEnum):
+    """Where a component, or the lab as a whole, stands."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    PAUSED = "paused"
+    """Stopped by SIGSTOP, on command."""
+    STOPPED = "stopped"
+    """Ended on command; stays down until it is started again."""
+    CRASHED = "crashed"
+    """Ended on its own; will be started again after a pause."""
+    FAILED = "failed"
+    """Given up: it crashed too often, or did not come up."""
+
+
+class Binaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The programs that a lab runs, by absolute path."""
+
+    etcd: str
+    kube_apiserver: str
+    kube_controller_manager: str
+    kube_scheduler: str
+    workflow_controller: str
+    argo_manifests: str
+    """Folder with Argo's CRDs (`crds/minimal`, `crds/full`) and RBAC (`rbac`)."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `up` was told; a lab that runs is compared with it."""
+
+    kubernetes: str = "v1.36.3"
+    argo: str = "v4.0.5"
+    etcd: str = "v3.6.16"
+    cluster: str = "mixed"
+    """Name of a shipped cluster, or path of a file; `HOME/cluster.yaml` is a copy."""
+    speed: float = 1.0
+    """Simulated seconds per wall second."""
+    full_crds: bool = False
+    without: tuple[str, ...] = ()
+    """Components that are not started."""
+    api_port: int | None = None
+    """Fixed port of the API server; None = any free one."""
+    owner: processes.Process | None = None
+    """The lab ends when this process does; None = it runs until `down`."""
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One supervised process, as it is now."""
+
+    name: str
+    version: str
+    phase: Phase = Phase.WAITING
+    process: processes.Process | None = None
+    ports: dict[str, int] = {}
+    """By use: `client`, `secure`, `metrics`, `health`."""
+    log: str = ""
+    started_at: float | None = None
+    """Wall time (unix seconds) of the last start."""
+    ready_after_s: float | None = None
+    """Wall seconds from the last start to ready."""
+    crashes: int = 0
+    """Ends that nobody commanded."""
+    last_exit: str = ""
+    """How it last ended, with the last line of its log; empty while it never did."""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The lab as its supervisor sees it."""
+
+    format: int
+    name: str
+    phase: Phase
+    asked: Asked
+    binaries: Binaries
+    boot_id: str
+    supervisor: processes.Process | None
+    created_at: float
+    """Wall time (unix seconds) at which `up` began; also the epoch of simulated time."""
+    ready_after_s: float | None = None
+    nodes: int = 0
+    """Nodes that the cluster description has."""
+    components: tuple[Component, ...] = ()
+    error: str = ""
+    """Why the phase is `failed`."""
+
+    @property
+    def clock(self) -> clocks.SimClock:
+        """Simulated time of this lab."""
+        return clocks.SimClock(speed=self.asked.speed, epoch=self.created_at)
+
+    @property
+    def running(self) -> bool:
+        """Whether the supervisor lives."""
+        same_boot = self.boot_id == processes.boot_id()
+        return same_boot and self.supervisor is not None and self.supervisor.alive
+
+    def component(self, name: str) -> Component:
+        """Return one component; raises `UsageError` naming those that there are."""
+        for item in self.components:
+            if item.name == name:
+                return item
+        known = ", ".join(item.name for item in self.components)
+        raise errors.UsageError(f"no component {name!r} in lab {self.name!r}: it has {known}")
+
+    def processes(self) -> list[processes.Process]:
+        """Return every process that was written down, whether it still lives or not."""
+        if self.boot_id != processes.boot_id():
+            return []
+        listed = [item.process for item in self.components]
+        return [item for item in (self.supervisor, *listed) if item is not None]
+
+
+def read(home: homes.Home) -> State | None:
+    """Return the state that stands in the home, or None if there is none.
+
+    Raises `StaleError` when another version of the lab wrote it, or it cannot be read.
+    """
+    try:
+        raw = home.state.read_bytes()
+    except FileNotFoundError:
+        return None
+    remedy = f"clear it with `python -m lab down --purge --name {home.name}`"
+    try:
+        written = msgspec.json.decode(raw).get("format")
+    except (msgspec.DecodeError, AttributeError) as error:
+        raise errors.StaleError(f"{home.state} is damaged ({error}): {remedy}") from error
+    if written != FORMAT:
+        raise errors.StaleError(
+            f"{home.state} was written by another version of the lab "
+            f"(format {written}, this one writes {FORMAT}): {remedy}"
+        )
+    try:
+        return msgspec.json.decode(raw, type=State)
+    except msgspec.ValidationError as error:
+        raise errors.StaleError(f"{home.state} is damaged ({error}): {remedy}") from error
+
+
+def load(home: homes.Home) -> State:
+    """Return the state of a lab that runs; raises `UsageError` if none does."""
+    state = read(home)
+    if state is None or not state.running:
+        what = "is not running" if state is None else "crashed"
+        raise errors.UsageError(
+            f"lab {home.name!r} {what}: start it with `python -m lab up --name {home.name}`"
+        )
+    return state
+
+
+def write(home: homes.Home, state: State) -> None:
+    """Replace the state; a reader sees the old one or the new one, never a part."""
+    write_whole(home.state, msgspec.json.format(msgspec.json.encode(state), indent=1))
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Write a file beside its place and rename it there."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    beside.replace(path)
+
+
+def new(
+    home: homes.Home, *, asked: Asked, binaries: Binaries, nodes: int, at: float | None = None
+) -> State:
+    """Return the first state of a lab, before its supervisor runs."""
+    return State(
+        format=FORMAT,
+        name=home.name,
+        phase=Phase.STARTING,
+        asked=asked,
+        binaries=binaries,
+        boot_id=processes.boot_id(),
+        supervisor=None,
+        created_at=time.time() if at is None else at,
+        nodes=nodes,
+    )

@@ -1,0 +1,366 @@
+"""The process that owns a lab: starts its components in order, keeps them up, and ends them.
+
+Order: etcd, API server; then, side by side, the controller manager, the scheduler, Argo (after its
+CRDs are served), the simulated nodes and the process node. A component that ends on its own is
+started again after a pause (1 s, doubled with each crash within ten minutes), as a node's own
+kubelet or systemd would do; every such end is counted in the state, so that a run can be told from
+an undisturbed one. What crashes more than five times in ten minutes is left down.
+
+Everything happens in one thread: commands, ends of processes and probes are events of one loop, and
+`state.json` is replaced after each change.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Coroutine, Iterable
+
+from msgspec import structs
+
+from lab import apis, catalogs, errors, homes
+from lab.controlplane import (
+    children,
+    components,
+    configurations,
+    manifests,
+    ports,
+    probes,
+    processes,
+    states,
+)
+
+PROBE_EVERY_S = 0.1
+PORT_TRIES = 4
+CRASHES_AT_MOST = 5
+CRASHES_WITHIN_S = 600.0
+ADDRESS_IN_USE = "address already in use"
+USABLE_WITHIN_S = 60.0
+
+
+class Supervisor:
+    """One lab and its processes."""
+
+    def __init__(self, home: homes.Home, state: states.State) -> None:
+        self._home = home
+        self._present = components.present(state.asked)
+        self._children: dict[str, children.Child] = {}
+        self._commanded: set[str] = set()
+        self._crashed_at: dict[str, list[float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+        self._probes = probes.Probes(home, node_names=_node_names(home))
+        self.state = structs.replace(
+            state,
+            supervisor=processes.current(),
+            components=tuple(
+                states.Component(
+                    name=name,
+                    version=components.version(name, state.asked),
+                    log=str(home.logs / f"{name}.log"),
+                )
+                for name in self._present
+            ),
+        )
+
+    async def run(self) -> None:
+        """Bring the lab up, keep it until somebody closes it, and take it down."""
+        self._publish()
+        async with self._probes:
+            try:
+                await self._until_closed(self._bring_up())
+                if not self._closing.is_set():
+                    self._publish(phase=states.Phase.READY, ready_after_s=self._age_s())
+                    await self._closing.wait()
+            except errors.LabError as error:
+                self._publish(phase=states.Phase.FAILED, error=str(error))
+                raise
+            finally:
+                self._closing.set()
+                await self._take_down()
+
+    def close(self) -> None:
+        """Ask the lab to end; returns at once."""
+        self._closing.set()
+
+    def close_if_starting(self) -> None:
+        """End the lab unless it has been ready."""
+        if self.state.ready_after_s is None:
+            self._closing.set()
+
+    # --- commands -------------------------------------------------------------------------------
+
+    async def start(self, name: str) -> None:
+        """Start a component that is down; returns when it is ready."""
+        if (child := self._children.get(name)) and child.running:
+            return
+        self.state.component(name)
+        await self._start(name)
+
+    async def stop(self, name: str) -> None:
+        """End a component; it stays down until it is started."""
+        self.state.component(name)
+        await self._end(name)
+        self._note(name, phase=states.Phase.STOPPED, process=None)
+
+    async def restart(self, name: str) -> None:
+        """End and start a component on the same ports; returns when it is ready again."""
+        await self.stop(name)
+        await self._start(name)
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL: the component comes back as after a crash."""
+        self._running(name).signal(signal.SIGKILL)
+
+    async def pause(self, name: str) -> None:
+        """SIGSTOP: the process hangs, its sockets stay open."""
+        self._running(name).signal(signal.SIGSTOP)
+        self._note(name, phase=states.Phase.PAUSED)
+
+    async def resume(self, name: str) -> None:
+        """SIGCONT after `pause`."""
+        self._running(name).signal(signal.SIGCONT)
+        self._note(name, phase=states.Phase.READY)
+
+    def _running(self, name: str) -> children.Child:
+        self.state.component(name)
+        child = self._children.get(name)
+        if child is None or not child.running:
+            raise errors.UsageError(
+                f"{name} is not running: `python -m lab start {name}` starts it"
+            )
+        return child
+
+    # --- up and down ----------------------------------------------------------------------------
+
+    async def _bring_up(self) -> None:
+        await self._start(components.ETCD)
+        await self._start(components.API_SERVER)
+        beside = [
+            name
+            for name in self._present
+            if name not in (components.ETCD, components.API_SERVER, components.ARGO)
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name in beside:
+                    group.create_task(self._start(name))
+                group.create_task(self._furnish())
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+
+    async def _furnish(self) -> None:
+        """Give the empty cluster what it needs, and start Argo in it."""
+        async with apis.Api(self._home.kubeconfig) as api:
+            await manifests.apply(api, manifests.lab_rights())
+            if components.ARGO in self._present:
+                folder = self._home.root.joinpath(self.state.binaries.argo_manifests)
+                crds = manifests.argo_crds(folder, full=self.state.asked.full_crds)
+                self._choose_ports(components.ARGO)
+                metrics_port = self.state.component(components.ARGO).ports["metrics"]
+                await asyncio.gather(
+                    manifests.apply_crds(api, crds),
+                    manifests.apply(api, manifests.argo_objects(folder, metrics_port=metrics_port)),
+                )
+                await self._start(components.ARGO)
+            if components.CONTROLLER_MANAGER in self._present:
+                await self._accounts_exist(api)
+
+    async def _accounts_exist(self, api: apis.Api) -> None:
+        """Wait for the default ServiceAccounts: without them every pod is refused."""
+        until = time.monotonic() + USABLE_WITHIN_S
+        for namespace in ("default", manifests.NAMESPACE):
+            path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+            while True:
+                try:
+                    await api.get(path)
+                    break
+                except apis.ApiError as error:
+                    if time.monotonic() > until:
+                        raise errors.StartError(
+                            f"{components.CONTROLLER_MANAGER} made no ServiceAccount `default` in "
+                            f"namespace {namespace!r} within {USABLE_WITHIN_S:.0f} s",
+                            log=self._home.logs / f"{components.CONTROLLER_MANAGER}.log",
+                            tail=self._tail(components.CONTROLLER_MANAGER),
+                        ) from error
+                    await asyncio.sleep(PROBE_EVERY_S)
+
+    async def _take_down(self) -> None:
+        """End everything: nodes and Argo first, etcd last, so that nobody logs a lost server."""
+        for task in self._tasks:
+            task.cancel()
+        stages: tuple[Iterable[str], ...] = (
+            (components.KUBELET, components.PROCESS_NODE, components.ARGO),
+            (components.SCHEDULER, components.CONTROLLER_MANAGER),
+            (components.API_SERVER,),
+            (components.ETCD,),
+        )
+        for stage in stages:
+            await asyncio.gather(*(self._end(name) for name in stage))
+
+    # --- one component --------------------------------------------------------------------------
+
+    async def _start(self, name: str) -> None:
+        """Start one component and wait until it is ready; asks for other ports if they are taken.
+
+        Raises `StartError` with the tail of its log when it ends or does not come up in time.
+        """
+        may_move = self.state.component(name).ready_after_s is None
+        for attempt in range(PORT_TRIES):
+            self._choose_ports(name, again=attempt > 0)
+            child, plan = self._spawn(name)
+            problem = await self._until_ready(name, child, within_s=plan.ready_within_s)
+            if problem is None:
+                self._tend(name, child)
+                return
+            log_tail = child.tail()
+            await self._end(name)
+            self._note(name, phase=states.Phase.FAILED, process=None, last_exit=problem)
+            taken = ADDRESS_IN_USE in log_tail and may_move
+            if not taken or attempt + 1 == PORT_TRIES:
+                raise errors.StartError(f"{name} {problem}", log=child.log, tail=log_tail)
+
+    def _choose_ports(self, name: str, *, again: bool = False) -> None:
+        """Give a component its ports; they stay with it for the life of the lab."""
+        uses = components.PORTS[name]
+        asked = self.state.asked.api_port
+        if name == components.API_SERVER and asked is not None:
+            chosen = [asked]
+            if not ports.is_free(asked):
+                raise errors.SetupError(
+                    f"port {asked} for {name} is taken by {ports.holder(asked)}: "
+                    "end it, or choose another with --api-port"
+                )
+        elif self.state.component(name).ports and not again:
+            return
+        else:
+            chosen = ports.free(len(uses))
+        self._note(name, ports=dict(zip(uses, chosen, strict=True)))
+        if name == components.API_SERVER:
+            configurations.write_kubeconfigs(self._home, port=chosen[0])
+
+    def _spawn(self, name: str) -> tuple[children.Child, components.Plan]:
+        component = self.state.component(name)
+        plan = components.plan(name, home=self._home, state=self.state, ports=component.ports)
+        self._commanded.discard(name)
+        child = children.Child(
+            plan.arguments,
+            environment={
+                **os.environ,
+                processes.MARKER: str(self._home.root),
+                **plan.environment,
+            },
+            log=self._home.logs / f"{name}.log",
+            folder=self._home.root,
+        )
+        self._children[name] = child
+        self._note(
+            name,
+            phase=states.Phase.STARTING,
+            process=child.process,
+            started_at=time.time(),
+            ready_after_s=None,
+        )
+        return child, plan
+
+    async def _until_ready(
+        self, name: str, child: children.Child, *, within_s: float
+    ) -> str | None:
+        """Wait until ready; returns what went wrong, or None."""
+        began = time.monotonic()
+        component_ports = self.state.component(name).ports
+        while time.monotonic() - began < within_s:
+            if await self._probes.ready(name, component_ports):
+                if not child.running:
+                    break
+                self._note(
+                    name,
+                    phase=states.Phase.READY,
+                    ready_after_s=round(time.monotonic() - began, 3),
+                )
+                return None
+            if not child.running:
+                break
+            await asyncio.wait([child.ended], timeout=PROBE_EVERY_S)
+        if not child.running:
+            return f"ended with {child.how_it_ended()} before it was ready"
+        return f"was not ready within {within_s:.0f} s"
+
+    def _tend(self, name: str, child: children.Child) -> None:
+        task = asyncio.create_task(self._bring_back(name, child))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _bring_back(self, name: str, child: children.Child) -> None:
+        """Wait for the end of a component and start it again if nobody commanded it."""
+        await asyncio.wait([child.ended])
+        while name not in self._commanded and not self._closing.is_set():
+            now = time.monotonic()
+            recent = [at for at in self._crashed_at.get(name, ()) if now - at < CRASHES_WITHIN_S]
+            self._crashed_at[name] = [*recent, now]
+            last_line = child.tail().splitlines()[-1:]
+            self._note(
+                name,
+                phase=states.Phase.CRASHED,
+                process=None,
+                crashes=self.state.component(name).crashes + 1,
+                last_exit=": ".join([child.how_it_ended(), *last_line]),
+            )
+            if len(recent) >= CRASHES_AT_MOST:
+                self._note(name, phase=states.Phase.FAILED)
+                return
+            await asyncio.sleep(2.0 ** len(recent))
+            if name in self._commanded or self._children[name] is not child:
+                return
+            try:
+                await self._start(name)
+            except errors.LabError:
+                child = self._children[name]
+            else:
+                return
+
+    async def _end(self, name: str) -> None:
+        self._commanded.add(name)
+        child = self._children.get(name)
+        if child is not None and child.running:
+            component = self.state.component(name)
+            plan = components.plan(name, home=self._home, state=self.state, ports=component.ports)
+            await child.end(grace_s=plan.grace_s)
+
+    def _tail(self, name: str) -> str:
+        child = self._children.get(name)
+        return child.tail() if child else ""
+
+    # --- state ----------------------------------------------------------------------------------
+
+    def _note(self, name: str, **changes: object) -> None:
+        changed = tuple(
+            structs.replace(item, **changes) if item.name == name else item
+            for item in self.state.components
+        )
+        self._publish(components=changed)
+
+    def _publish(self, **changes: object) -> None:
+        self.state = structs.replace(self.state, **changes)
+        states.write(self._home, self.state)
+
+    def _age_s(self) -> float:
+        return round(time.time() - self.state.created_at, 3)
+
+    async def _until_closed(self, work: Coroutine[None, None, None]) -> None:
+        """Do `work`, but drop it as soon as the lab is to be closed; raises what it raises."""
+        task = asyncio.create_task(work)
+        closing = asyncio.create_task(self._closing.wait())
+        await asyncio.wait([task, closing], return_when=asyncio.FIRST_COMPLETED)
+        closing.cancel()
+        if not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            return
+        task.result()
+
+
+def _node_names(home: homes.Home) -> frozenset[str]:
+    return frozenset(name for name, _ in catalogs.load(str(home.cluster)).nodes)
