@@ -123,6 +123,12 @@ def audit_policy() -> dict[str, Any]:
                 "verbs": ["create", "delete", "deletecollection"],
                 "resources": [core],
             },
+            # Two or three lines a pod: how long they took decides about the validity of a run.
+            {
+                "level": "Metadata",
+                "verbs": ["patch"],
+                "resources": [{"group": "", "resources": ["pods/status"]}],
+            },
             {
                 "level": "Metadata",
                 "verbs": ["create", "update", "patch", "delete", "deletecollection"],
