@@ -1,0 +1,64 @@
+# `make` alone lists the targets. Each one does its own set-up (.ci/setup), quick the second time.
+#   PYTHON=/path/to/python3   the interpreter to make .venv with (3.11 or newer)
+#   KUBERNETES=v1.34.4        another version of the control plane (demo, test-lab, lab-up)
+#   ARGS='...'                more arguments for pytest, `lab demo` or `lab up`
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-lab lint bench lab-up lab-down docs lock clean
+export PYTHON KUBERNETES
+
+python := .venv/bin/python
+kubernetes := $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: ## a lab, 16 workflows on it, a table and a page; 4 min when warm
+	@.ci/setup python binaries
+	@$(python) -m lab demo $(kubernetes) $(ARGS)
+
+test: test-unit test-lab ## unit tests with coverage, then tests on the real control plane
+
+test-unit: ## tests that start nothing (seconds), with coverage
+	@.ci/setup python
+	@mkdir -p build/coverage
+	@$(python) -m pytest tests/unit -n 2 --cov --cov-report=term $(ARGS)
+
+test-lab: ## tests on the real control plane (KUBERNETES=v1.34.4 for another)
+	@.ci/setup python debian binaries
+	@$(python) -m pytest tests/lab -m lab --timeout=1200 $(ARGS)
+
+lint: ## ruff, formatting, mypy, import rules
+	@.ci/setup python
+	$(python) -m ruff check
+	$(python) -m ruff format --check
+	$(python) -m mypy
+	.venv/bin/lint-imports
+
+bench: ## measure; compares with the limits in tests/bench/ranges.yaml
+	@.ci/setup python binaries
+	@$(python) -m pytest tests/bench -m bench --timeout=3600 $(ARGS)
+
+lab-up: ## start a lab (`.venv/bin/python -m lab --help` has the rest)
+	@.ci/setup python binaries
+	@$(python) -m lab up $(kubernetes) $(ARGS)
+
+lab-down: ## end it and everything that it started
+	@.ci/setup python
+	@$(python) -m lab down $(ARGS)
+
+docs: ## build the pages of docs/ into build/docs; a broken link fails
+	@.ci/setup python
+	@$(python) -m mkdocs build --strict --config-file .ci/mkdocs.yml
+
+lock: ## renew requirements.lock from the ranges in setup.cfg (ARGS=--upgrade for all)
+	@.ci/setup python
+	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(python) -m piptools compile --quiet \
+	    --generate-hashes --allow-unsafe --strip-extras --all-build-deps --newline lf \
+	    --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	    --extra lab --extra webhook --extra models --extra docs --extra dev \
+	    --output-file requirements.lock $(ARGS) setup.cfg
+
+clean: ## remove .venv, build/ and caches here; labs and built programs stay where they are
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
