@@ -1,0 +1,222 @@
+"""The page cache: LRU of file bytes in what working sets leave free, charged to the first reader.
+
+F files (one per node and name), E readers (one per task and file). A reader goes through its file
+once. What was cached when it opened the file is a hit. What was not is read from the disk once for
+all that read the file at the time: each of n concurrent readers misses 1/n of it.
+
+The cache counts into a task's memory.current up to its limit and never kills anybody: beyond the
+limit a task recycles its own pages, and when working sets grow the oldest files leave.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from . import fillings
+from .clusters import Floats, Ints
+
+WHOLE = 1 - 1e-9
+"""A file of which this part is resident counts as wholly cached (rounding)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """Files and their readers."""
+
+    names: tuple[tuple[int, str], ...]
+    """[F] (node, file)"""
+    node: Ints
+    """[F]"""
+    size: Floats
+    """[F] bytes."""
+    resident: Floats
+    """[F] bytes in memory."""
+    used_at_s: Floats
+    """[F] last use."""
+    task: Ints
+    """[E]"""
+    file: Ints
+    """[E]"""
+    bytes: Floats
+    """[E] bytes that the task reads."""
+    hit: Floats
+    """[E] part of them that was cached when it opened the file and still is."""
+    charged: Floats
+    """[E] resident bytes that this reader brought in."""
+
+    @property
+    def readers(self) -> int:
+        """E."""
+        return len(self.task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A task opens a file."""
+
+    task: int
+    node: int
+    file: str
+    bytes: float
+
+
+def empty() -> Cache:
+    """Return a cache without files."""
+    floats, ints = np.zeros(0), np.zeros(0, dtype=np.intp)
+    return Cache(
+        names=(),
+        node=ints,
+        size=floats,
+        resident=floats,
+        used_at_s=floats,
+        task=ints,
+        file=ints,
+        bytes=floats,
+        hit=floats,
+        charged=floats,
+    )
+
+
+def join(cache: Cache, openings: Sequence[Opening], *, at_s: float) -> Cache:
+    """Return the cache with more readers; their hits are what is resident now."""
+    if not openings:
+        return cache
+    indexes = {name: index for index, name in enumerate(cache.names)}
+    names = list(cache.names)
+    for opening in openings:
+        name = (opening.node, opening.file)
+        if name not in indexes:
+            indexes[name] = len(names)
+            names.append(name)
+    fresh = np.zeros(len(names) - len(cache.names))
+    file = np.array([indexes[o.node, o.file] for o in openings], dtype=np.intp)
+    amounts = np.array([o.bytes for o in openings])
+    size = np.concatenate((cache.size, fresh))
+    np.maximum.at(size, file, amounts)
+    resident = np.concatenate((cache.resident, fresh))
+    used_at_s = np.concatenate((cache.used_at_s, fresh))
+    used_at_s[file] = at_s
+    hit = resident[file] / np.where(size[file] > 0, size[file], 1.0)
+    hit[hit > WHOLE] = 1.0
+    return Cache(
+        names=tuple(names),
+        node=np.array([node for node, _ in names], dtype=np.intp),
+        size=size,
+        resident=resident,
+        used_at_s=used_at_s,
+        task=np.concatenate((cache.task, np.array([o.task for o in openings], dtype=np.intp))),
+        file=np.concatenate((cache.file, file)),
+        bytes=np.concatenate((cache.bytes, amounts)),
+        hit=np.concatenate((cache.hit, hit)),
+        charged=np.concatenate((cache.charged, np.zeros(len(openings)))),
+    )
+
+
+def leave(cache: Cache, kept: Ints, *, at_s: float) -> Cache:
+    """Return the cache when only the tasks `kept` stay, renumbered in that order.
+
+    Pages of the others stay cached but count as nobody's; files without pages are forgotten.
+    """
+    if not cache.names:
+        return cache
+    last = int(max(kept.max(initial=-1), cache.task.max(initial=-1)))
+    new = np.full(last + 1, -1, dtype=np.intp)
+    new[kept] = np.arange(len(kept))
+    stays = new[cache.task] >= 0
+    used_at_s = cache.used_at_s.copy()
+    used_at_s[cache.file] = at_s
+    read = np.bincount(cache.file[stays], minlength=len(cache.names)) > 0
+    known = read | (cache.resident > 0)
+    position = np.cumsum(known) - 1
+    return Cache(
+        names=tuple(name for name, keep in zip(cache.names, known, strict=True) if keep),
+        node=cache.node[known],
+        size=cache.size[known],
+        resident=cache.resident[known],
+        used_at_s=used_at_s[known],
+        task=new[cache.task[stays]],
+        file=position[cache.file[stays]],
+        bytes=cache.bytes[stays],
+        hit=cache.hit[stays],
+        charged=cache.charged[stays],
+    )
+
+
+def missed(cache: Cache) -> Floats:
+    """Return the bytes [E] per unit of progress that each reader brings from the disk."""
+    reading = cache.hit < 1
+    together = np.bincount(cache.file[reading], minlength=len(cache.names))
+    result: Floats = cache.bytes * (1 - cache.hit) / np.maximum(together[cache.file], 1)
+    return result
+
+
+def demand(cache: Cache, tasks: int) -> Floats:
+    """Return the bytes [T] per unit of progress that each task brings from the disk."""
+    return fillings.sums(cache.task, missed(cache), tasks)
+
+
+def charged(cache: Cache, tasks: int) -> Floats:
+    """Return the resident bytes [T] that count into each task's memory.current."""
+    return fillings.sums(cache.task, cache.charged, tasks)
+
+
+def total(cache: Cache, nodes: int) -> Floats:
+    """Return the resident bytes [V] of each node."""
+    return fillings.sums(cache.node, cache.resident, nodes)
+
+
+def move(
+    cache: Cache, progress: Floats, *, free_bytes: Floats, room_bytes: Floats, at_s: float
+) -> Cache:
+    """Return the cache after each task went on by `progress` [T].
+
+    `free_bytes` [V] is what working sets leave on each node, `room_bytes` [T] what each task's
+    limit leaves beside its working set.
+    """
+    if not cache.names:
+        return cache
+    files, tasks, nodes = len(cache.names), len(progress), len(free_bytes)
+    resident, charge = cache.resident, cache.charged
+    used_at_s = cache.used_at_s
+    if cache.readers:
+        brought = missed(cache) * progress[cache.task]
+        # Never more than the file: readers that joined in the middle would count pages twice.
+        wanted = fillings.sums(cache.file, brought, files)
+        space = np.maximum(cache.size - resident, 0.0)
+        share = np.minimum(1.0, space / np.where(wanted > 0, wanted, 1.0))
+        brought = brought * share[cache.file]
+        charge = charge + brought
+        mine = fillings.sums(cache.task, charge, tasks)
+        over = np.minimum(1.0, room_bytes / np.where(mine > 0, mine, 1.0))[cache.task]
+        recycled = charge * (1 - over)
+        charge = charge - recycled
+        resident = resident + fillings.sums(cache.file, brought - recycled, files)
+        used_at_s = used_at_s.copy()
+        used_at_s[cache.file] = at_s
+    excess = fillings.sums(cache.node, resident, nodes) - free_bytes
+    if (excess > 0).any():
+        kept = _without_oldest(cache.node, resident, used_at_s, np.maximum(excess, 0.0))
+        charge = charge * (kept / np.where(resident > 0, resident, 1.0))[cache.file]
+        resident = kept
+    resident = np.clip(resident, 0.0, cache.size)
+    cached = resident / np.where(cache.size > 0, cache.size, 1.0)
+    return replace(
+        cache,
+        resident=resident,
+        charged=charge,
+        used_at_s=used_at_s,
+        hit=np.minimum(cache.hit, cached[cache.file]),
+    )
+
+
+def _without_oldest(node: Ints, resident: Floats, used_at_s: Floats, excess: Floats) -> Floats:
+    """Return the resident bytes [F] after `excess` [V] left each node, oldest first."""
+    order = np.lexsort((used_at_s, node))
+    amounts, nodes = resident[order], node[order]
+    before = np.cumsum(amounts) - amounts
+    first = np.searchsorted(nodes, nodes, side="left")
+    gone = np.clip(excess[nodes] - (before - before[first]), 0.0, amounts)
+    result = np.empty_like(resident)
+    result[order] = amounts - gone
+    return result
