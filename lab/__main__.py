@@ -1,8 +1,8 @@
-"""`python -m lab`: see `lab.cli`."""
+"""`python -m lab`: see `lab.cli.groups`."""
 
 import sys
 
-from lab import cli
+from lab.cli import groups
 
 if __name__ == "__main__":
-    sys.exit(cli.run())
+    sys.exit(groups.run())
