@@ -1,0 +1,90 @@
+"""The data pack: a folder of public workflow traces outside the repository, and its stand-in.
+
+Looked for in this order: the path given (`--data`), `TIPHYS_DATA`, `../shared/data` beside the
+repository. Where none is given and none exists, the small sample of our own making in
+`lab/workloads/sample` stands in: it shows how everything works, its figures mean nothing.
+"""
+
+import lzma
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lab import errors
+
+SAMPLE = Path(__file__).parent / "sample"
+SAMPLE_NOTE = (
+    "no data pack found: the repository's own small sample stands in, so figures show how the lab "
+    "works and nothing else (--data or TIPHYS_DATA point to a pack)"
+)
+REPOSITORY = Path(__file__).parent.parent.parent
+DEFAULT = REPOSITORY.parent / "shared" / "data"
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """A folder laid out like the data pack; `sample` where it is the repository's own."""
+
+    root: Path
+    sample: bool = False
+
+    def file(self, relative: str) -> Path:
+        """Return a file of the pack; raises `UsageError` where it is missing."""
+        path = self.root / relative
+        if not path.is_file():
+            raise errors.UsageError(
+                f"{path} is missing: the data pack at {self.root} is not complete; copy it again, "
+                "or point --data or TIPHYS_DATA to a whole one"
+            )
+        return path
+
+    def has(self, relative: str) -> bool:
+        """Tell whether the pack holds the file."""
+        return (self.root / relative).is_file()
+
+
+def find(given: str | Path | None = None) -> Pack:
+    """Return the data pack; raises `UsageError` where the path given is no pack."""
+    named = given or os.environ.get("TIPHYS_DATA")
+    if named:
+        root = Path(named)
+        if not root.is_dir():
+            source = "--data" if given else "TIPHYS_DATA"
+            raise errors.UsageError(
+                f"no data pack at {root} (from {source}): give the folder that holds "
+                "wfinstances/, cws_k8s/, …; without it the repository's own sample is used"
+            )
+        return Pack(root=root)
+    if DEFAULT.is_dir():
+        return Pack(root=DEFAULT)
+    return Pack(root=SAMPLE, sample=True)
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (number from 1, line) of a text file, unpacked if it ends in `.xz`."""
+    try:
+        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+            yield from enumerate(file, start=1)
+    except (lzma.LZMAError, EOFError) as error:
+        raise errors.UsageError(
+            f"{path} cannot be unpacked ({error}): it is cut short or no .xz file; copy it again"
+        ) from error
+
+
+def rows(path: Path, kind: type[Row]) -> Iterator[tuple[str, Row]]:
+    """Yield ("FILE, line N", row) of a JSON lines file; `UsageError` for a line that is not one."""
+    decoder = msgspec.json.Decoder(kind)
+    for number, line in lines(path):
+        where = f"{path}, line {number}"
+        try:
+            yield where, decoder.decode(line)
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise errors.UsageError(
+                f"{where}: {error}; mend or remove the line, or copy the file again"
+            ) from error
