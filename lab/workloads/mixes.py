@@ -69,6 +69,8 @@ class Mix:
     about: str
     draft: Callable[[Wish], list[drafts.Draft]]
     arrivals: str = "poisson"
+    may_fail: bool = False
+    """Whether workflows that fail are part of the case."""
 
 
 def genomics(wish: Wish) -> list[drafts.Draft]:
