@@ -22,7 +22,6 @@ API_CALLS = {
     ("create", "pods"): "API server: create a pod",
     ("create", "pods/binding"): "API server: bind a pod",
     ("patch", "pods/status"): "API server: patch a pod's status",
-    ("update", "pods/status"): "API server: patch a pod's status",
 }
 SCHEDULING = "scheduler: a pod that fits at once, from created to bound"
 REACTION = "Argo: from the end of a pod to the next pod of its workflow (at least)"

@@ -1,0 +1,14 @@
+"""Which time is which: what runs `speed` times faster in a lab, and what cannot."""
+
+SCALED = (
+    "durations of tasks, start-up of pods and pulling of images",
+    "Argo's pause between two looks at a workflow (10 s on real clusters, 10 s / speed here)",
+    "arrivals and deadlines of workflows",
+    "all figures of this page that do not say wall time",
+)
+UNSCALED = (
+    "the API server, etcd, the scheduler and Argo themselves: what they take counts speed times",
+    "kube-scheduler's back-off: at least 1 s on the wall, and set to that (defaults: 1 to 10 s)",
+    "leases and node heartbeats, CronJobs and CronWorkflows, garbage collection",
+    "times in API objects (creationTimestamp, startTime, …)",
+)
