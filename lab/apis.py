@@ -175,15 +175,17 @@ class Api:
         """Yield (`ADDED` | `MODIFIED` | `DELETED` | `LISTED`, object) for ever.
 
         Starts with a list, whose items come as `ADDED`, then one `LISTED` (its object is the list
-        without items). After a cut it goes on from the last version seen; where that is too old it
-        lists again, and whoever keeps a cache drops on `LISTED` what the list did not name.
+        with `uids` instead of items). After a cut it goes on from the last version seen; where that
+        is too old it lists again, and whoever keeps a cache drops on `LISTED` what is not in it.
         """
         chosen = dict(params or {})
         while True:
             listed = await self._list(path, chosen)
-            for item in listed.get("items") or []:
+            items = listed.get("items") or []
+            for item in items:
                 yield "ADDED", item
-            yield "LISTED", {"metadata": listed["metadata"]}
+            uids = {item["metadata"].get("uid") for item in items}
+            yield "LISTED", {"metadata": listed["metadata"], "uids": uids}
             version = listed["metadata"]["resourceVersion"]
             while version:
                 async for kind, item in self._stream(path, version, chosen):

@@ -1,0 +1,122 @@
+"""`python -m lab.kubelet --lab NAME`: runs the kubelets of all simulated nodes of one lab.
+
+Started by the lab's supervisor. With `--kubeconfig` it serves any other API server, for tests.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from lab import apis, catalogs, clocks, errors, homes
+from lab.controlplane import certificates, configurations, states
+from lab.kubelet import controls, defaults, kubelets, ledgers, nodes, settings, streams
+
+VERSION = "v1.36.3"
+"""What nodes report as kubeletVersion to an API server that is no lab's."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # A line for each HTTP request would cost more than the request.
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    try:
+        chosen = choose(parse(arguments))
+        again = asyncio.run(serve(chosen))
+    except errors.LabError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the command line
+        return error.exit_code
+    if again:
+        # The same process begins anew, so whoever watches it by its id sees no end.
+        os.execv(sys.executable, [sys.executable, "-m", "lab.kubelet", *sys.argv[1:]])
+    return 0
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m lab.kubelet", description=__doc__)
+    parser.add_argument("--lab", default="default", help="name of the lab")
+    parser.add_argument("--home", type=Path, help="folder for its files, instead of the lab's own")
+    parser.add_argument("--kubeconfig", type=Path, help="of the API server, instead of the lab's")
+    parser.add_argument("--cluster", help="name or file of the cluster, instead of the lab's")
+    parser.add_argument("--speed", type=float, help="simulated seconds per wall second")
+    parser.add_argument("--epoch", type=float, help="wall time at which simulated time began")
+    parser.add_argument("--seed", type=int, default=0, help="of the physics' random factors")
+    return parser.parse_args(arguments)
+
+
+def choose(asked: argparse.Namespace) -> settings.Settings:
+    """Return the settings: what the lab's state says, and what flags put in its place."""
+    home = homes.home(asked.lab)
+    if asked.kubeconfig is None:
+        state = states.load(home)
+        kubeconfig = configurations.client_kubeconfig(home, "kubelet")
+        clock, version = state.clock, state.asked.kubernetes
+        port = state.component("kubelet").ports.get("metrics", 0)
+        cluster = asked.cluster or str(home.cluster)
+    else:
+        kubeconfig, version, port = asked.kubeconfig, VERSION, 0
+        clock = clocks.SimClock(speed=asked.speed or 1.0, epoch=asked.epoch or time.time())
+        cluster = asked.cluster or "mixed"
+    if asked.speed is not None:
+        clock = clocks.SimClock(speed=asked.speed, epoch=clock.epoch)
+    if asked.home is not None:
+        home = homes.Home(name=asked.lab, root=asked.home)
+    home.data.mkdir(parents=True, exist_ok=True)
+    return settings.Settings(
+        home=home,
+        kubeconfig=kubeconfig,
+        cluster=catalogs.load(cluster),
+        clock=clock,
+        seed=asked.seed,
+        version=version,
+        metrics_port=port,
+    )
+
+
+async def serve(chosen: settings.Settings) -> bool:
+    """Run until a signal comes; returns whether the process is to begin anew."""
+    loop, ending = asyncio.get_running_loop(), asyncio.Event()
+    again = False
+
+    def restart() -> None:
+        nonlocal again
+        again = True
+        ending.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    certificates.write_authority(chosen.certificate, "tiphys-lab-simulated-kubelet")
+    addresses = [place.address for place in nodes.places(chosen.cluster)]
+    sockets, port = streams.bind(addresses)
+    async with contextlib.AsyncExitStack() as stack:
+        ledger = stack.enter_context(ledgers.Ledger(chosen.home.journal, chosen.clock))
+        api = await stack.enter_async_context(apis.Api(chosen.kubeconfig))
+        kubelet = kubelets.Kubelet(
+            chosen, api, ledger=ledger, choose=defaults.choose, port=port, restart=restart
+        )
+        for server in (
+            *await streams.serve(kubelet, sockets=sockets, certificate=chosen.certificate),
+            await controls.serve(chosen.home.kubelet_socket, kubelet.obey),
+        ):
+            stack.callback(server.close)
+        running = loop.create_task(kubelet.run())
+        waiting = loop.create_task(ending.wait())
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        kubelet.close()
+        if running.done():
+            running.result()
+        running.cancel()
+    return again
+
+
+if __name__ == "__main__":
+    sys.exit(main())

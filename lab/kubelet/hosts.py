@@ -1,0 +1,146 @@
+"""What the kubelet offers to a pod's behaviour: computing, sleeping, interim statuses.
+
+Everything that takes time is remembered by its order, so that a behaviour that runs again after a
+restart of the kubelet finds its past as it was: a sleep ends when it would have ended, and what was
+computed is not computed again.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab import apis, clocks
+from lab.kubelet import computations, pods
+from lab.kubelet.behaviours import contracts
+from lab.truths import Truth
+from tiphys.models.physics import tasks
+
+if TYPE_CHECKING:
+    from lab.kubelet import lifecycles
+
+EVICTED_MESSAGE = (
+    "The node was low on resource: memory. Container {name} was using {used}Ki, request is "
+    "{request}Ki, has larger consumption of memory. "
+)
+
+
+class PodHost:
+    """The host of one run of one pod's containers."""
+
+    def __init__(
+        self,
+        life: "lifecycles.Lifecycle",
+        *,
+        api: apis.Api,
+        clock: clocks.SimClock,
+        artifacts: Path,
+        computing: computations.Computations,
+    ) -> None:
+        self.api = api
+        self.clock = clock
+        self.artifacts = artifacts
+        self.pod = life.item
+        """The pod as last seen."""
+        self._life = life
+        self._computing = computing
+        self._sleeps = 0
+        self._computes = 0
+
+    async def sleep(self, sim_s: float) -> None:
+        """Sleep simulated seconds; after a restart of the kubelet, what was left of them."""
+        ends, index = self._life.memory.sleeps, self._sleeps
+        self._sleeps += 1
+        if index == len(ends):
+            ends.append(self.clock.now_s() + sim_s)
+        await asyncio.sleep(max(0.0, self.clock.wall_duration(ends[index] - self.clock.now_s())))
+
+    async def compute(self, truth: Truth) -> contracts.Outcome:
+        """Run the physics of a task to its end and return how the pod's main container ended."""
+        life, index = self._life, self._computes
+        memory = life.memory
+        self._computes += 1
+        if index == len(memory.computes):
+            memory.computes.append(None)
+        end = memory.computes[index]
+        if end is None:
+            key = f"{life.pod.uid}/{memory.restarts}/{index}"
+            attempt = life.found.attempt if life.found else memory.restarts
+            work = task(truth, life.pod, key=key, attempt=attempt, gpus=memory.gpus)
+            try:
+                end = await self._computing.run(work, node=life.pod.node)
+            except asyncio.CancelledError:
+                memory.used += self._computing.stop(key)
+                raise
+            memory.computes[index] = end
+            memory.used += end.usage
+        return outcome(end, truth, life.pod, attempt=life.found.attempt if life.found else 0)
+
+    async def containers_changed(
+        self, *, ready: dict[str, bool], ended: dict[str, contracts.ContainerEnd]
+    ) -> None:
+        """Publish readiness by name, and containers that ended already."""
+        self._life.containers_changed(ready=ready, ended=ended)
+
+
+def task(
+    truth: Truth, pod: pods.Pod, *, key: str, attempt: int, gpus: tuple[int, ...]
+) -> tasks.Task:
+    """Return a truth as the physics takes it, held to what the pod's main container asks for."""
+    main = pod.main
+    return tasks.Task(
+        key=key,
+        name=_identity(truth, truth.task),
+        attempt=attempt,
+        template=truth.template,
+        cpu_s=truth.cpu_s,
+        parallelism=truth.parallelism,
+        memory_traffic_bytes_per_s=truth.memory_traffic_bytes_per_s,
+        memory_sensitivity=truth.memory_sensitivity,
+        reads=tuple(tasks.Read(file=read.file, bytes=read.bytes) for read in truth.reads),
+        written_bytes=truth.written_bytes,
+        disk_ops=truth.disk_ops,
+        store_bytes=truth.store_bytes,
+        sibling_bytes=truth.sibling_bytes,
+        round_trips=truth.round_trips,
+        siblings=tuple(_identity(truth, sibling) for sibling in truth.siblings),
+        gpu_s=truth.gpu_s,
+        memory_curve=truth.memory_curve,
+        cpu_request_cores=main.requests.cpu_m / 1000,
+        cpu_limit_cores=None if main.limit_cpu_m is None else main.limit_cpu_m / 1000,
+        memory_request_bytes=main.requests.memory_bytes,
+        memory_limit_bytes=main.limit_memory_bytes,
+        gpus=gpus,
+    )
+
+
+def _identity(truth: Truth, task_name: str) -> str:
+    return f"{truth.namespace}/{truth.workflow}.{task_name}"
+
+
+def outcome(
+    end: computations.End, truth: Truth, pod: pods.Pod, *, attempt: int
+) -> contracts.Outcome:
+    """Return how the pod ended, as a kubelet would report it."""
+    name = pod.main.name
+    match end.reason:
+        case "OOMKilled":
+            killed = contracts.ContainerEnd(exit_code=137, reason="OOMKilled")
+            return contracts.Outcome(phase="Failed", containers={name: killed})
+        case "Evicted":
+            ended = contracts.ContainerEnd(exit_code=137, reason="Error")
+            message = EVICTED_MESSAGE.format(
+                name=name,
+                used=int(end.usage.memory_peak_bytes) // 1024,
+                request=pod.main.requests.memory_bytes // 1024,
+            )
+            return contracts.Outcome(
+                phase="Failed",
+                containers={item.name: ended for item in pod.containers},
+                reason="Evicted",
+                message=message,
+            )
+    code = truth.exit_codes[attempt] if attempt < len(truth.exit_codes) else 0
+    if code:
+        failed = contracts.ContainerEnd(exit_code=code, reason="Error")
+        return contracts.Outcome(phase="Failed", containers={name: failed})
+    return contracts.Outcome(phase="Succeeded")

@@ -1,0 +1,329 @@
+"""All simulated nodes of one lab in one process: watches pods, keeps nodes, obeys faults."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab import apis, errors, journals
+from lab.kubelet import (
+    computations,
+    controls,
+    keepers,
+    ledgers,
+    lifecycles,
+    lookups,
+    machines,
+    memories,
+    nodes,
+    pods,
+    samples,
+    settings,
+    statuses,
+    streams,
+)
+from tiphys.models.physics import engines
+
+logger = logging.getLogger(__name__)
+
+NOT_READY_MESSAGE = "container runtime is down"
+ADOPTION_S = 1.0
+"""Wall seconds after the first list in which adopted pods come for their computations."""
+ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15})
+BOUND_PODS = {"fieldSelector": "spec.nodeName!="}
+
+
+@dataclass(slots=True, kw_only=True)
+class Known:
+    """A pod whose object the API server has; `life` is None if it was over before we came."""
+
+    pod: pods.Pod
+    item: apis.Object
+    life: lifecycles.Lifecycle | None = None
+    confirmed: bool = False
+    """Whether its deletion was confirmed."""
+
+
+class Kubelet:
+    """The kubelets of all nodes. `run` goes on until it is cancelled."""
+
+    def __init__(
+        self,
+        chosen: settings.Settings,
+        api: apis.Api,
+        *,
+        ledger: ledgers.Ledger,
+        choose: lifecycles.Chooser,
+        port: int,
+        restart: Callable[[], None],
+    ) -> None:
+        self.settings = chosen
+        self.known: dict[str, Known] = {}
+        """By uid."""
+        self._clock = chosen.clock
+        self._api = api
+        self._restart = restart
+        self._checkpoint = memories.read(chosen.state)
+        now_s = self._clock.now_s()
+        engine = memories.engine(self._checkpoint) or engines.Engine(
+            computations.cluster(chosen.cluster), seed=chosen.seed, at_s=now_s
+        )
+        self.computing = computations.Computations(engine, self._clock)
+        self.computing.ended |= self._checkpoint.ended
+        self.machines = {place.name: self._machine(place) for place in nodes.places(chosen.cluster)}
+        self._keeper = keepers.Keeper(api, self._clock, port=port, version=chosen.version)
+        self._services = lifecycles.Services(
+            api=api,
+            clock=self._clock,
+            settings=chosen,
+            computing=self.computing,
+            ledger=ledger,
+            lookup=lookups.Lookup(chosen.home.truths),
+            choose=choose,
+        )
+        self._adopting = True
+        """Until the first list is read: what the checkpoint holds may still be claimed."""
+        self._busy = False
+        self._errands: set[asyncio.Task[None]] = set()
+
+    # From start to end
+
+    async def run(self) -> None:
+        """Register the nodes, then do what a kubelet does until cancelled."""
+        await asyncio.gather(*(self._keeper.register(one) for one in self.machines.values()))
+        async with asyncio.TaskGroup() as group:
+            for machine in self.machines.values():
+                group.create_task(self._keeper.keep(machine))
+            group.create_task(self._watch())
+            group.create_task(self._tick())
+
+    def close(self) -> None:
+        """Write down where everything stands, and let go of it."""
+        self.checkpoint()
+        self.computing.close()
+
+    def _machine(self, place: nodes.Place) -> machines.Machine:
+        at = self._clock.wall()
+        machine = machines.machine(place, at=at)
+        remembered = self._checkpoint.nodes.get(place.name)
+        if remembered is None:
+            return machine
+        machine.images, machine.addresses = remembered.images, remembered.addresses
+        machine.start_free_s = remembered.start_free_s
+        machine.pressed_until_s = remembered.pressed_until_s
+        if remembered.lost:
+            machine.reachable.clear()
+        if why := remembered.not_ready:
+            machine.set_condition(nodes.READY, status=False, at=at, why=why)
+        return machine
+
+    # Pods
+
+    async def _watch(self) -> None:
+        async for kind, item in self._api.watch("/api/v1/pods", params=BOUND_PODS):
+            if kind == "LISTED":
+                self._all_listed(item["uids"])
+            elif item["spec"].get("nodeName") in self.machines:
+                self._heard(kind, item)
+
+    def _heard(self, kind: str, item: apis.Object) -> None:
+        uid = item["metadata"]["uid"]
+        if kind == "DELETED":
+            if known := self.known.pop(uid, None):
+                self._gone(known)
+            return
+        known = self.known.get(uid)
+        if known is None:
+            self.known[uid] = known = self._met(item)
+        else:
+            known.item = item
+        if known.life is not None and not known.life.task.done():
+            known.life.update(item)
+        elif "deletionTimestamp" in item["metadata"] and not known.confirmed:
+            known.confirmed = True
+            errand = asyncio.create_task(lifecycles.delete(self._api, known.pod))
+            self._errands.add(errand)
+            errand.add_done_callback(self._errands.discard)
+
+    def _met(self, item: apis.Object) -> Known:
+        """Take on a pod that was not known."""
+        pod = pods.read(item)
+        known = Known(pod=pod, item=item)
+        if item["status"].get("phase") not in statuses.ENDED:
+            memory = self._checkpoint.pods.get(pod.uid)
+            if memory is None:
+                memory = memories.fresh(pod, item, at=self._clock.wall())
+            known.life = lifecycles.Lifecycle(
+                self._services, self.machines[pod.node], memory=memory, item=item
+            )
+        return known
+
+    def _gone(self, known: Known) -> None:
+        if known.life is not None and not known.life.task.done():
+            known.life.stop(lifecycles.Stop.GONE)
+
+    def _all_listed(self, uids: set[str]) -> None:
+        """Let go of what the list did not name, and of what nobody came for after a restart."""
+        for uid in [uid for uid in self.known if uid not in uids]:
+            self._gone(self.known.pop(uid))
+        for uid, memory in self._checkpoint.pods.items():
+            if uid not in self.known:
+                group = self.machines[memory.pod.node].place.group.name
+                self._services.ledger.end(
+                    memory, group=group, template="", reason="Deleted", exit_code=137
+                )
+        if self._adopting:
+            self._adopting = False
+            self._checkpoint = memories.Checkpoint()
+            asyncio.get_running_loop().call_later(ADOPTION_S, self.computing.forsake)
+
+    # What the API server asks of a kubelet's port
+
+    def execute(
+        self, namespace: str, pod: str, container: str, *, command: list[str]
+    ) -> streams.Executed | None:
+        """Carry a `kill` out on a pod; any other command finds no program to run."""
+        life = self._life(namespace, pod, container)
+        if life is None:
+            return None
+        signal = streams.signal_of(command)
+        if signal is None:
+            text = f"{command[:1] or ['']}: a simulated container has no programs\n"
+            return streams.Executed(exit_code=streams.REFUSED, stderr=text)
+        if signal in ENDING_SIGNALS:
+            life.stop(lifecycles.Stop.SIGNALLED, signal=signal)
+        return streams.Executed()
+
+    def log(self, namespace: str, pod: str, container: str) -> str | None:
+        """Return nothing for a container that there is: simulated programs print nothing."""
+        return None if self._life(namespace, pod, container) is None else ""
+
+    def _life(self, namespace: str, pod: str, container: str) -> lifecycles.Lifecycle | None:
+        for known in self.known.values():
+            if (known.pod.namespace, known.pod.name) == (namespace, pod) and known.life:
+                names = {run.name for run in known.life.view.every_run}
+                return known.life if container in names else None
+        return None
+
+    # Every second
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(settings.SAMPLE_PERIOD_S)
+            self._pressures()
+            busy = any(machine.bound for machine in self.machines.values())
+            if busy or self._busy:
+                self._sample()
+                if not self._adopting:
+                    self.checkpoint()
+            self._busy = busy
+
+    def _sample(self) -> None:
+        readings = self.computing.engine.node_readings(self._clock.now_s())
+        self.computing.settle()
+        self._services.ledger.append(
+            samples.samples(readings, machine_of=self.machines, at=self._clock.wall())
+        )
+
+    def _pressures(self) -> None:
+        """Let memory pressure pass when its time is over."""
+        for machine in self.machines.values():
+            pressed = machine.pressed_until_s > self._clock.now_s()
+            machine.set_condition(
+                nodes.MEMORY_PRESSURE,
+                status=pressed,
+                at=self._clock.wall(),
+                why="kubelet has insufficient memory available",
+            )
+
+    def checkpoint(self) -> None:
+        """Write down where everything stands."""
+        lives = [known.life for known in self.known.values() if known.life is not None]
+        memories.write(
+            self.settings.state,
+            memories.Checkpoint(
+                pods={life.pod.uid: life.memory for life in lives if not life.task.done()},
+                nodes={machine.name: machine.memory() for machine in self.machines.values()},
+                engine=self.computing.frozen(),
+                ended=self.computing.ended,
+            ),
+        )
+
+    # Faults
+
+    async def obey(self, command: controls.Command) -> None:
+        """Let a fault happen; raises `UsageError` for one that cannot."""
+        faults: dict[str, Callable[[controls.Command], None]] = {
+            "node-lost": self._lose,
+            "node-ready": self._recover,
+            "not-ready": self._unready,
+            "slow-disk": self._slow_disk,
+            "pcie-link-down": functools.partial(self._link, health=0.0),
+            "link-up": functools.partial(self._link, health=1.0),
+            "restart": self._restart_soon,
+        }
+        if command.fault not in faults:
+            raise errors.UsageError(f"no fault {command.fault!r}: there are {', '.join(faults)}")
+        if command.fault != "restart" and command.node not in self.machines:
+            raise errors.UsageError(
+                f"no node {command.node!r}: this lab simulates {', '.join(self.machines)}"
+            )
+        faults[command.fault](command)
+        self.computing.settle()
+        at = self._clock.wall()
+        self._services.ledger.append(
+            (journals.FaultRecord(at=at, fault=command.fault, node=command.node),)
+        )
+        self.checkpoint()
+        if (machine := self.machines.get(command.node)) and machine.reachable.is_set():
+            await self._keeper.report(machine)
+            await self._keeper.renew(machine)
+
+    def _lives_on(self, machine: machines.Machine) -> list[lifecycles.Lifecycle]:
+        return [
+            known.life
+            for known in self.known.values()
+            if known.life is not None
+            and known.pod.node == machine.name
+            and not known.life.task.done()
+        ]
+
+    def _lose(self, command: controls.Command) -> None:
+        """Switch a node off: nothing on it runs on, nothing from it is heard."""
+        machine = self.machines[command.node]
+        machine.reachable.clear()
+        for life in self._lives_on(machine):
+            life.stop(lifecycles.Stop.LOST)
+
+    def _recover(self, command: controls.Command) -> None:
+        """Switch a lost node on, and let an unready one be ready."""
+        machine = self.machines[command.node]
+        if not machine.reachable.is_set():
+            machine.start_free_s = self._clock.now_s()
+            machine.reachable.set()
+        machine.set_condition(nodes.READY, status=True, at=self._clock.wall())
+
+    def _unready(self, command: controls.Command) -> None:
+        self.machines[command.node].set_condition(
+            nodes.READY, status=False, at=self._clock.wall(), why=NOT_READY_MESSAGE
+        )
+
+    def _slow_disk(self, command: controls.Command) -> None:
+        if command.bandwidth is None and command.iops is None:
+            raise errors.UsageError("slow-disk needs `bandwidth` (bytes/s), `iops`, or both")
+        self.computing.engine.set_disk(
+            command.node,
+            at_s=self._clock.now_s(),
+            bytes_per_s=command.bandwidth,
+            iops=command.iops,
+        )
+
+    def _link(self, command: controls.Command, *, health: float) -> None:
+        self.computing.engine.set_link(
+            command.node, command.root, health=health, at_s=self._clock.now_s()
+        )
+
+    def _restart_soon(self, _: controls.Command) -> None:
+        """Begin the process anew once the answer is out."""
+        asyncio.get_running_loop().call_later(0.05, self._restart)

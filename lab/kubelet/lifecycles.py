@@ -1,0 +1,492 @@
+"""One pod from the moment its node sees it to its end: the order of things that a kubelet keeps.
+
+bound → admitted or refused → image and start server → init containers → running → ended → reported
+→ recorded in the journal → (the kubelet's status loop takes its time) → final status → deleted, if
+somebody asked for it. Whatever cuts this short (deletion, signal, deadline, node loss) arrives as a
+`Stop`; the journal gets exactly one record per pod in any case.
+"""
+
+import asyncio
+import contextlib
+import enum
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lab import apis, clocks, truths
+from lab.kubelet import (
+    admissions,
+    computations,
+    hosts,
+    ledgers,
+    lookups,
+    machines,
+    memories,
+    nodes,
+    pods,
+    settings,
+    statuses,
+    writers,
+)
+from lab.kubelet.behaviours import contracts
+from tiphys.models.physics import starts
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_S = 10.0
+"""Simulated seconds before the first restart of a container; doubles each time (kubelet)."""
+MOST_BACKOFF_S = 300.0
+BACKOFF_RESET_S = 600.0
+"""A run of this many simulated seconds starts the back-off anew (kubelet)."""
+EVICTED = "Evicted"
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+REPORT_GRACE_S = 30.0
+"""Wall seconds that a stopped pod has to report."""
+
+
+class Stop(enum.Enum):
+    """What cuts a pod's life short."""
+
+    DELETED = "Deleted"
+    """Somebody asked the API server to delete it."""
+    GONE = "Gone"
+    """Its object is no longer there (deleted by force)."""
+    SIGNALLED = "Signalled"
+    """Its processes were told to end (`kubectl exec … kill`, as Argo's controller does)."""
+    DEADLINE = "DeadlineExceeded"
+    """activeDeadlineSeconds passed."""
+    LOST = "NodeLost"
+    """Its node went down."""
+
+
+class Stopped(Exception):  # noqa: N818 - a turn of events, not an error
+    """The pod was stopped while it was being worked on."""
+
+
+class Chooser(Protocol):
+    """Makes the behaviour of a pod; see `lab.kubelet.behaviours.chooser`."""
+
+    def __call__(self, host: contracts.Host, truth: truths.Truth | None) -> contracts.Behaviour:
+        """Return what the pod does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What every life cycle works with; one per kubelet."""
+
+    api: apis.Api
+    clock: clocks.SimClock
+    settings: settings.Settings
+    computing: computations.Computations
+    ledger: ledgers.Ledger
+    lookup: lookups.Lookup
+    choose: Chooser
+
+
+class Lifecycle:
+    """Takes one pod through its life; `task` ends when nothing is left to do."""
+
+    def __init__(
+        self,
+        services: Services,
+        machine: machines.Machine,
+        *,
+        memory: memories.Memory,
+        item: apis.Object,
+    ) -> None:
+        self.memory = memory
+        self.pod = pod = memory.pod
+        self.item = item
+        self.machine = machine
+        self.view = statuses.view(pod, seen_at=self.memory.seen_at)
+        self.found = services.lookup.find(pod.namespace, pod.argo_node) if pod.argo_node else None
+        self._services = services
+        self._clock = services.clock
+        self._stop: Stop | None = None
+        self._signal = 15
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hurry = asyncio.Event()
+        """Set when nothing is to be waited for any more: the object is deleted or gone."""
+        self._host: hosts.PodHost | None = None
+        self._behaviour: contracts.Behaviour | None = None
+        self.ended_s = 0.0
+        """When (simulated) the pod was over."""
+        self._slow: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._writer = writers.Writer(
+            services.api, pod, render=self._render, reachable=machine.reachable
+        )
+        self.task = asyncio.create_task(self._live())
+
+    @property
+    def key(self) -> str:
+        """Identity over runs with one seed, as far as the pod has one."""
+        argo_node = self.pod.argo_node
+        return f"{self.pod.namespace}/{argo_node}" if argo_node else self.pod.name
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody asked for the object's deletion."""
+        return "deletionTimestamp" in self.item["metadata"]
+
+    def update(self, item: apis.Object) -> None:
+        """Take note of a newer object."""
+        self.item = item
+        if self._host is not None:
+            self._host.pod = item
+        if self.deleting:
+            self._hurry.set()
+            self.stop(Stop.DELETED)
+
+    def stop(self, stop: Stop, *, signal: int = 15) -> None:
+        """Cut the life short; the first reason decides how the pod ends."""
+        if stop is Stop.GONE:
+            self._hurry.set()
+            self._writer.close()
+        if self._stop is None:
+            self._stop, self._signal = stop, signal
+            self._stopping.set_result(None)
+
+    def containers_changed(
+        self, *, ready: dict[str, bool], ended: dict[str, contracts.ContainerEnd]
+    ) -> None:
+        """Take over what a behaviour says about its containers, and publish it."""
+        for run in self.view.every_run:
+            if run.name in ended:
+                run.stop(ended[run.name], self._clock.wall())
+            elif run.name in ready and run.running:
+                run.ready = ready[run.name]
+        self.memory.ready = {run.name: run.ready for run in self.view.every_run if run.ready}
+        self._writer.publish()
+
+    # The life itself
+
+    async def _live(self) -> None:
+        try:
+            await self._whole_life()
+        except Exception:
+            logger.exception("the life of %s broke off", self.pod.path)
+            self._journal("Error", exit_code=1)
+            self._stop_runs(statuses.KILLED)
+            self.view.phase, self.view.message = statuses.FAILED, "the simulation of it broke off"
+            await self._writer.flush()
+        finally:
+            self._writer.close()
+            for timer in (self._slow, self._deadline):
+                if timer is not None:
+                    timer.cancel()
+            self.machine.free(self.pod.uid)
+
+    async def _whole_life(self) -> None:
+        if self.memory.started_at is None and (refusal := self._refusal()):
+            await self._refuse(refusal)
+            return
+        machine, memory = self.machine, self.memory
+        machine.bound[self.pod.uid] = self.pod
+        memory.gpus = memory.gpus or machine.take_gpus(self.pod.uid, self.pod.requests.gpus)
+        machine.gpus[self.pod.uid] = memory.gpus
+        memory.address = memory.address or machine.next_address()
+        self._watch_deadline()
+        if not machine.reachable.is_set() and memory.started_at is not None:
+            self.stop(Stop.LOST)
+        if self.deleting:
+            self.update(self.item)
+        outcome, reason = await self._until_end()
+        self._end(outcome)
+        main = next(run for run in self.view.runs if run.name == self.pod.main.name)
+        self._journal(reason, exit_code=main.end.exit_code if main.end else 1)
+        await self._freed()
+        await self._writer.flush()
+        if self.deleting:
+            await delete(self._services.api, self.pod)
+
+    async def _until_end(self) -> tuple[contracts.Outcome, str]:
+        """Work until the pod ends by itself or is stopped; return how, and the record's word."""
+        while True:
+            try:
+                outcome = await self._race(self._work())
+                return outcome, _word(outcome)
+            except Stopped:
+                assert self._stop is not None
+            never_ran = self.memory.first_started_at is None
+            if self._stop is not Stop.LOST or (
+                self.pod.restart_policy == "Never" and not never_ran
+            ):
+                break
+            # A lost node that comes back starts what had not started or is to be restarted.
+            await self.machine.reachable.wait()
+            if self._hurry.is_set():
+                break
+            self._stop, self._stopping = None, asyncio.get_running_loop().create_future()
+            if not never_ran:
+                self._stop_runs(statuses.UNKNOWN)
+                self.memory.restart()
+        outcome = self._stopped_outcome(self._stop)
+        if self._stop in (Stop.SIGNALLED, Stop.DEADLINE) and self._behaviour is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_GRACE_S):
+                    outcome = await self._behaviour.report(outcome)
+        word = "Error" if self._stop is Stop.SIGNALLED else self._stop.value
+        return outcome, "Deleted" if self._stop is Stop.GONE else word
+
+    async def _race(self, work: Coroutine[None, None, contracts.Outcome]) -> contracts.Outcome:
+        """Do the work unless a stop comes first; then cancel it and raise `Stopped`."""
+        task = asyncio.create_task(work)
+        either: set[asyncio.Future[Any]] = {task, self._stopping}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not task.done():
+            task.cancel()
+            _, pending = await asyncio.wait({task}, timeout=self.pod.grace_s)
+            if pending:
+                self._signal = 9
+        if task.done() and not task.cancelled():
+            return task.result()
+        raise Stopped
+
+    async def _work(self) -> contracts.Outcome:
+        """Start, run, and restart as the pod's policy says."""
+        await self.machine.reachable.wait()
+        if self.memory.started_at is None:
+            await self._start()
+        while True:
+            outcome = await self._run_once()
+            if not self._restarts(outcome):
+                return outcome
+            await self._back_off(outcome)
+
+    async def _start(self) -> None:
+        """Wait for the image and for the node's start server."""
+        self._publish_if_slow()
+        services, machine = self._services, self.machine
+        size = self.found.truth.image_bytes if self.found else 0.0
+        image = self.pod.main.image
+
+        async def fetch() -> None:
+            if size:
+                pull = starts.pull(size, key=f"pull/{machine.name}/{image}")
+                try:
+                    await services.computing.run(pull, node=machine.name)
+                except asyncio.CancelledError:
+                    services.computing.stop(pull.key)
+                    raise
+
+        await machine.pull(image, size, fetch)
+        now_s = self._clock.now_s()
+        service_s = starts.service_s(
+            services.settings.seed,
+            self.key,
+            node=machine.name,
+            median_s=services.settings.cluster.start_median_s,
+        )
+        machine.start_free_s = starts.ready_s(
+            now_s, free_s=machine.start_free_s, service_s=service_s
+        )
+        await asyncio.sleep(self._clock.wall_duration(machine.start_free_s - now_s))
+
+    async def _run_once(self) -> contracts.Outcome:
+        """Run all containers once, from the first init container to the report."""
+        services = self._services
+        self._host = hosts.PodHost(
+            self,
+            api=services.api,
+            clock=self._clock,
+            artifacts=services.settings.home.artifacts,
+            computing=services.computing,
+        )
+        behaviour = services.choose(self._host, self.found.truth if self.found else None)
+        if self.memory.started_at is None:
+            self._publish_if_slow()
+            prepared = await behaviour.prepare()
+            if prepared.exit_code:
+                return self._unprepared(prepared)
+        self._behaviour = behaviour
+        self._containers_start()
+        return await behaviour.report(await behaviour.run())
+
+    def _containers_start(self) -> None:
+        """Let all containers run, or have them run as before the kubelet's restart."""
+        memory, fresh = self.memory, self.memory.started_at is None
+        if memory.started_at is None:
+            memory.started_at = self._clock.wall()
+            if memory.first_started_at is None:
+                memory.first_started_at = memory.started_at
+        for run in self.view.init_runs:
+            if run.sidecar:
+                run.start(memory.started_at, ready=True)
+            elif run.end is None:
+                run.start(memory.started_at, ready=False)
+                run.stop(statuses.COMPLETED, memory.started_at)
+        for run in self.view.runs:
+            run.start(memory.started_at, ready=not run.probed or memory.ready.get(run.name, False))
+        self.view.phase, self.view.address = statuses.RUNNING, memory.address
+        self._cancel_slow()
+        for container in self.pod.containers:
+            if container.probe_s is not None:
+                asyncio.get_running_loop().call_later(
+                    self._clock.wall_duration(container.probe_s), self._probed, container.name
+                )
+        if fresh or self.item["status"].get("phase") != statuses.RUNNING:
+            self._writer.publish()
+
+    def _probed(self, name: str) -> None:
+        """Let a readiness probe succeed, unless the container has ended."""
+        run = next(run for run in self.view.runs if run.name == name)
+        if run.running and not run.ready:
+            self.containers_changed(ready={name: True}, ended={})
+
+    def _restarts(self, outcome: contracts.Outcome) -> bool:
+        if outcome.reason or self.pod.restart_policy == "Never":
+            return False
+        return self.pod.restart_policy == "Always" or outcome.phase == statuses.FAILED
+
+    async def _back_off(self, outcome: contracts.Outcome) -> None:
+        """Say how the containers ended, and wait before they start again."""
+        memory, now_at = self.memory, self._clock.wall()
+        ran_s = (now_at - (memory.started_at or now_at)) * self._clock.speed
+        if ran_s >= BACKOFF_RESET_S:
+            memory.failures = 0
+        delay_s = min(MOST_BACKOFF_S, BACKOFF_S * 2**memory.failures)
+        memory.failures += 1
+        self._end_runs(outcome)
+        self.view.waiting = "CrashLoopBackOff"
+        self._writer.publish()
+        memory.restart()
+        await asyncio.sleep(self._clock.wall_duration(delay_s))
+
+    # How it ends
+
+    def _refusal(self) -> admissions.Refusal | None:
+        place = self.machine.place
+        return admissions.refusal(
+            self.pod,
+            others=self.machine.bound.values(),
+            allocatable=nodes.allocatable(place.group),
+            most_pods=place.group.pods,
+            labels=nodes.labels(place),
+        )
+
+    async def _refuse(self, refusal: admissions.Refusal) -> None:
+        """End a pod that the node does not take."""
+        self.view.phase, self.view.reason = statuses.FAILED, refusal.reason
+        self.view.message = refusal.message
+        self._journal("Rejected", exit_code=1)
+        await self._writer.flush()
+
+    def _unprepared(self, prepared: contracts.ContainerEnd) -> contracts.Outcome:
+        """Return the outcome of a pod of which an init container failed."""
+        first = next(run.name for run in self.view.init_runs if not run.sidecar)
+        ends = {run.name: statuses.NEVER_RAN for run in self.view.runs}
+        return contracts.Outcome(phase=statuses.FAILED, containers={**ends, first: prepared})
+
+    def _stopped_outcome(self, stop: Stop) -> contracts.Outcome:
+        """Return the outcome of a pod that was stopped from outside."""
+        if stop is Stop.LOST:
+            end = statuses.UNKNOWN
+        else:
+            end = contracts.ContainerEnd(exit_code=128 + self._signal, reason="Error")
+        deadline = stop is Stop.DEADLINE
+        return contracts.Outcome(
+            phase=statuses.FAILED,
+            containers={run.name: end for run in self.view.every_run if run.end is None},
+            reason=stop.value if deadline else "",
+            message=DEADLINE_MESSAGE if deadline else "",
+        )
+
+    def _end_runs(self, outcome: contracts.Outcome) -> None:
+        at = self._clock.wall()
+        for run in self.view.every_run:
+            end = outcome.containers.get(run.name, statuses.COMPLETED)
+            if end is not statuses.NEVER_RAN:
+                never = run.started_at is None and end.exit_code and end is not statuses.UNKNOWN
+                run.stop(statuses.UNKNOWN if never and self._stop else end, at)
+
+    def _stop_runs(self, end: contracts.ContainerEnd) -> None:
+        for run in self.view.every_run:
+            run.stop(end, self._clock.wall())
+
+    def _end(self, outcome: contracts.Outcome) -> None:
+        """Let the pod be over; nothing is written yet."""
+        self._cancel_slow()
+        self._end_runs(outcome)
+        self.view.phase, self.view.address = outcome.phase, self.memory.address
+        self.view.reason, self.view.message = outcome.reason, outcome.message
+        self.ended_s = self._clock.now_s()
+        if outcome.reason == EVICTED:
+            self.machine.pressed_until_s = self.ended_s + machines.MEMORY_PRESSURE_S
+
+    async def _freed(self) -> None:
+        """Wait until the kubelet's loops have noticed the end: only then requests are free."""
+        release_s = starts.release_s(self._services.settings.seed, self.key)
+        left = self._clock.wall_duration(self.ended_s + release_s - self._clock.now_s())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, left)):
+                await self._hurry.wait()
+
+    def _journal(self, reason: str, *, exit_code: int) -> None:
+        """Record the pod's end, once."""
+        self._services.ledger.end(
+            self.memory,
+            group=self.machine.place.group.name,
+            template=self.found.truth.template if self.found else "",
+            reason=reason,
+            exit_code=exit_code,
+        )
+
+    # Statuses and timers
+
+    def _render(self) -> apis.Object:
+        at = self._clock.wall()
+        before = self.item["status"]
+        if self.view.phase == statuses.FAILED and not self.memory.address:
+            return statuses.rejected(self.view, before=before)
+        address = self.machine.place.address
+        return statuses.status(self.pod, self.view, host_address=address, at=at, before=before)
+
+    def _publish_if_slow(self) -> None:
+        """Publish that containers are being made, if that takes long enough to be seen."""
+        self._cancel_slow()
+        self._slow = asyncio.get_running_loop().call_later(settings.SLOW_S, self._writer.publish)
+
+    def _cancel_slow(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
+
+    def _watch_deadline(self) -> None:
+        if self.pod.deadline_s is not None:
+            ends_at = self.memory.seen_at + self._clock.wall_duration(self.pod.deadline_s)
+            self._deadline = asyncio.get_running_loop().call_later(
+                max(0.0, ends_at - self._clock.wall()), self.stop, Stop.DEADLINE
+            )
+
+
+def _word(outcome: contracts.Outcome) -> str:
+    """Return the record's word for a pod that ended by itself."""
+    if outcome.reason:
+        return outcome.reason
+    if any(end.reason == "OOMKilled" for end in outcome.containers.values()):
+        return "OOMKilled"
+    return "Completed" if outcome.phase == statuses.SUCCEEDED else "Error"
+
+
+async def delete(api: apis.Api, pod: pods.Pod) -> None:
+    """Confirm a deletion: the pod's processes are gone, the object may go too."""
+    body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+    while True:
+        try:
+            await api.call("DELETE", pod.path, body=body)
+        except apis.ApiError as error:
+            if error.status in (404, 409):
+                return
+            if error.status and error.status not in apis.RETRIED:
+                logger.error("the deletion of %s was refused: %s", pod.path, error)
+                return
+            await asyncio.sleep(writers.PAUSE_S)
+        else:
+            return

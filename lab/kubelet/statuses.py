@@ -1,0 +1,210 @@
+"""Pod statuses as a kubelet writes them: what is known about containers in, JSON out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab import apis
+from lab.kubelet import nodes, pods
+from lab.kubelet.behaviours import contracts
+
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+ENDED = frozenset({SUCCEEDED, FAILED})
+
+KILLED = contracts.ContainerEnd(exit_code=137, reason="Error")
+UNKNOWN = contracts.ContainerEnd(
+    exit_code=137,
+    reason="ContainerStatusUnknown",
+    message="The container could not be located when the pod was terminated",
+)
+COMPLETED = contracts.ContainerEnd()
+NEVER_RAN = contracts.ContainerEnd(exit_code=-1, reason="PodInitializing")
+"""Of containers that wait for init containers which failed: they have no end of their own."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One container of one pod as it is now; times are wall time (unix seconds)."""
+
+    name: str
+    image: str
+    sidecar: bool = False
+    probed: bool = False
+    started_at: float | None = None
+    ended_at: float | None = None
+    end: contracts.ContainerEnd | None = None
+    ready: bool = False
+    restarts: int = 0
+    last: apis.Object = field(default_factory=dict)
+    """How the run before this one ended."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return self.started_at is not None and self.end is None
+
+    def start(self, at: float, *, ready: bool) -> None:
+        """Begin a run; the one before, if any, becomes the last state."""
+        if self.end is not None:
+            self.last = self.state("")
+            self.restarts += 1
+        self.started_at, self.ended_at, self.end, self.ready = at, None, None, ready
+
+    def stop(self, end: contracts.ContainerEnd, at: float) -> None:
+        """End the run, unless it has ended; a container that never ran only gets the end."""
+        if self.end is None:
+            self.end, self.ended_at, self.ready = end, at, False
+
+    def state(self, waiting: str) -> apis.Object:
+        """Return the container's state; `waiting` is the reason while it has not started."""
+        if self.end is not None:
+            started = self.started_at if self.started_at is not None else self.ended_at
+            ended: apis.Object = {
+                "exitCode": self.end.exit_code,
+                "reason": self.end.reason,
+                "startedAt": nodes.timestamp(started or 0),
+                "finishedAt": nodes.timestamp(self.ended_at or 0),
+            }
+            if self.end.message:
+                ended["message"] = self.end.message
+            return {"terminated": ended}
+        if self.started_at is not None:
+            return {"running": {"startedAt": nodes.timestamp(self.started_at)}}
+        return {"waiting": {"reason": waiting}}
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """One pod as it is now."""
+
+    phase: str = PENDING
+    reason: str = ""
+    message: str = ""
+    seen_at: float
+    """Wall time; the pod's startTime."""
+    address: str = ""
+    waiting: str = "ContainerCreating"
+    init_runs: list[Run]
+    runs: list[Run]
+
+    @property
+    def every_run(self) -> list[Run]:
+        """Init containers first."""
+        return [*self.init_runs, *self.runs]
+
+
+def view(pod: pods.Pod, *, seen_at: float) -> View:
+    """Return a pod of which nothing has happened."""
+
+    def runs(containers: tuple[pods.Container, ...]) -> list[Run]:
+        return [
+            Run(
+                name=item.name,
+                image=item.image,
+                sidecar=item.sidecar,
+                probed=item.probe_s is not None,
+            )
+            for item in containers
+        ]
+
+    return View(seen_at=seen_at, init_runs=runs(pod.init_containers), runs=runs(pod.containers))
+
+
+def status(
+    pod: pods.Pod, now: View, *, host_address: str, at: float, before: apis.Object
+) -> apis.Object:
+    """Return the status to be written; conditions of others in `before` are kept as they are."""
+    initialized = all(run.end is not None or run.sidecar for run in now.init_runs)
+    result: apis.Object = {
+        "phase": now.phase,
+        "startTime": nodes.timestamp(now.seen_at),
+        "hostIP": host_address,
+        "hostIPs": [{"ip": host_address}],
+        "conditions": _conditions(now, initialized=initialized, at=at, before=before),
+        "containerStatuses": [
+            _container(pod, run, waiting=now.waiting if initialized else "PodInitializing")
+            for run in now.runs
+        ],
+    }
+    if now.init_runs:
+        result["initContainerStatuses"] = [
+            _container(pod, run, waiting=now.waiting) for run in now.init_runs
+        ]
+    if now.address:
+        result["podIP"] = now.address
+        result["podIPs"] = [{"ip": now.address}]
+    if now.reason:
+        result["reason"] = now.reason
+    if now.message:
+        result["message"] = now.message
+    return result
+
+
+def rejected(now: View, *, before: apis.Object) -> apis.Object:
+    """Return the status of a pod that the node refused: no container was ever made."""
+    return {
+        "phase": FAILED,
+        "reason": now.reason,
+        "message": now.message,
+        "startTime": nodes.timestamp(now.seen_at),
+        "conditions": list(before.get("conditions") or ()),
+    }
+
+
+def _container(pod: pods.Pod, run: Run, *, waiting: str) -> apis.Object:
+    known = run.started_at is not None
+    result: apis.Object = {
+        "name": run.name,
+        "image": run.image,
+        "imageID": run.image if known else "",
+        "restartCount": run.restarts,
+        "ready": run.ready,
+        "started": run.running,
+        "state": run.state(waiting),
+    }
+    if known:
+        digest = nodes.identity(pod.uid, run.name, str(run.restarts))
+        result["containerID"] = f"simulated://{digest}"
+    if run.last:
+        result["lastState"] = run.last
+    return result
+
+
+def _conditions(
+    now: View, *, initialized: bool, at: float, before: apis.Object
+) -> list[apis.Object]:
+    """Return all conditions: those of the kubelet as they are now, those of others unchanged."""
+    ended = {SUCCEEDED: "PodCompleted", FAILED: "PodFailed"}.get(now.phase, "")
+    everybody_ready = now.phase == RUNNING and all(
+        run.ready for run in now.every_run if run.sidecar or run in now.runs
+    )
+    unready = [run.name for run in now.runs if not run.ready]
+    not_ready = {
+        "reason": ended or "ContainersNotReady",
+        "message": "" if ended else f"containers with unready status: [{' '.join(unready)}]",
+    }
+    ready: Mapping[str, str] = {} if everybody_ready else not_ready
+    waiting = [run.name for run in now.init_runs if run.end is None and not run.sidecar]
+    incomplete = {
+        "reason": "ContainersNotInitialized",
+        "message": f"containers with incomplete status: [{' '.join(waiting)}]",
+    }
+    ours: dict[str, tuple[bool, Mapping[str, str]]] = {
+        "PodReadyToStartContainers": (bool(now.address) and not ended, {}),
+        "Initialized": (
+            initialized,
+            ({"reason": ended} if now.phase == SUCCEEDED else {}) if initialized else incomplete,
+        ),
+        "Ready": (everybody_ready, ready),
+        "ContainersReady": (everybody_ready, ready),
+    }
+    earlier = {item["type"]: item for item in before.get("conditions") or ()}
+    result = [item for kind, item in earlier.items() if kind not in ours]
+    for kind, (holds, words) in ours.items():
+        status = "True" if holds else "False"
+        known = earlier.get(kind, {})
+        since = nodes.timestamp(at)
+        if known.get("status") == status and known.get("lastTransitionTime"):
+            since = known["lastTransitionTime"]
+        item = {"type": kind, "status": status, "lastTransitionTime": since}
+        result.append(item | {key: text for key, text in words.items() if text})
+    return result
