@@ -1,23 +1,24 @@
 """`up`, `down`, `status`, `kubeconfig`, `logs`, `nodes`."""
 
+import asyncio
+import time
+
 import click
+import msgspec
 
-from lab import homes
-from lab.controlplane import labs, states
-
-lab_name = click.option(
-    "--name", "-n", default="default", show_default=True, envvar="TIPHYS_LAB", help="Which lab."
-)
+from lab import apis, errors, homes
+from lab.cli import displays, options, tables
+from lab.controlplane import children, labs, reviews, states, tools
 
 
 @click.command()
-@lab_name
+@options.lab_name
 @click.option("--cluster", default="mixed", show_default=True, help="Shipped cluster or YAML file.")
 @click.option("--speed", default=1.0, show_default=True, help="Simulated seconds per second.")
 @click.option(
     "--kubernetes",
-    type=click.Choice(["v1.36.3", "v1.34.4"]),
-    default="v1.36.3",
+    type=click.Choice(tools.KUBERNETES_VERSIONS),
+    default=tools.KUBERNETES_VERSIONS[0],
     show_default=True,
     help="Version of the control plane.",
 )
@@ -46,15 +47,9 @@ def up(
         api_port=api_port,
         owner=labs.owner(owner_pid) if owner_pid is not None else None,
     )
-    seen: set[tuple[str, str]] = set()
-
-    def progress(state: states.State) -> None:
-        for item in state.components:
-            if item.phase is states.Phase.READY and (item.name, item.phase) not in seen:
-                seen.add((item.name, item.phase))
-                click.echo(f"  {item.name:26} ready after {item.ready_after_s:5.1f} s")
-
-    outcome = labs.up(home, asked, progress=progress)
+    starts = displays.Starts()
+    with displays.Builds() as shown:
+        outcome = labs.up(home, asked, progress=starts.report, report=shown.report)
     state = states.load(home)
     if outcome is labs.Outcome.RAN_ALREADY:
         click.echo(f"lab {name!r} runs already")
@@ -64,7 +59,7 @@ def up(
 
 
 @click.command()
-@lab_name
+@options.lab_name
 @click.option("--purge", is_flag=True, help="Delete the lab's logs and records as well.")
 def down(name: str, purge: bool) -> None:
     """End a lab and everything that it started."""
@@ -73,10 +68,74 @@ def down(name: str, purge: bool) -> None:
 
 
 @click.command()
-@lab_name
+@options.lab_name
 @click.option("--print", "show", is_flag=True, help="Print the file itself, not its path.")
 def kubeconfig(name: str, show: bool) -> None:
     """Print the path of the admin kubeconfig; use as `export KUBECONFIG=$(…)`."""
     home = homes.home(name)
     states.load(home)
     click.echo(home.kubeconfig.read_text() if show else str(home.kubeconfig))
+
+
+@click.command()
+@options.lab_name
+@options.as_json
+def status(name: str, as_json: bool) -> None:
+    """Show components, ports, what they use, and which times run at the lab's speed."""
+    home = homes.home(name)
+    state = states.read(home)
+    if state is None:
+        raise errors.UsageError(
+            f"lab {name!r} is not running: start it with `python -m lab up --name {name}`"
+        )
+    processes, times = reviews.of_processes(state), reviews.times(state)
+    if as_json:
+        shown = {"running": state.running, "state": state, "processes": processes, "times": times}
+        click.echo(msgspec.json.format(msgspec.json.encode(shown)))
+    else:
+        tables.show_state(home, state, running=state.running, processes=processes, times=times)
+    if not state.running:
+        raise errors.StaleError(
+            f"lab {name!r} crashed: `python -m lab up --name {name}` clears and starts it, "
+            f"`python -m lab down --name {name}` clears it"
+        )
+
+
+@click.command()
+@options.lab_name
+@options.as_json
+def nodes(name: str, as_json: bool) -> None:
+    """List the nodes and what pods that have not ended request of them."""
+    home = homes.home(name)
+    states.load(home)
+
+    async def ask() -> list[reviews.NodeReview]:
+        async with apis.Api(home.kubeconfig) as api:
+            return await reviews.nodes(api)
+
+    found = asyncio.run(ask())
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+    else:
+        tables.show_nodes(found)
+
+
+@click.command()
+@click.argument("component")
+@options.lab_name
+@click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
+@click.option("--lines", default=200, show_default=True, help="How many of the last lines.")
+def logs(component: str, name: str, follow: bool, lines: int) -> None:
+    """Show the log of one COMPONENT; `supervisor` is the process that starts the others."""
+    home = homes.home(name)
+    path = home.logs / f"{component}.log"
+    if not path.is_file():
+        known = ", ".join(sorted(item.stem for item in home.logs.glob("*.log"))) or "none yet"
+        raise errors.UsageError(f"no log of {component!r} in lab {name!r}: there are {known}")
+    click.echo(children.tail(path, lines=lines, within_bytes=1 << 22))
+    if follow:
+        with path.open() as file:
+            file.seek(0, 2)
+            while True:
+                click.echo(file.read(), nl=False)
+                time.sleep(0.2)

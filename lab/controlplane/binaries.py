@@ -1,14 +1,17 @@
 """Where the programs come from: `TIPHYS_LAB_BIN` (prebuilt, flat as envtest lays them out), else
-the user's cache, which is filled by building each once from its Go module."""
+the user's cache, which is filled by building each once from its Go module.
+"""
 
 import os
+import subprocess
+from concurrent import futures
 from pathlib import Path
 
 from lab import errors
-from lab.controlplane import states
+from lab.controlplane import builds, extracts, states, tools
 
 PREBUILT = "TIPHYS_LAB_BIN"
-ARGO_MODULE = "github.com/argoproj/argo-workflows"
+STARTS_WITHIN_S = 60.0
 
 
 def prebuilt() -> Path | None:
@@ -17,25 +20,79 @@ def prebuilt() -> Path | None:
     return Path(chosen).expanduser().absolute() if chosen else None
 
 
-def from_folder(folder: Path) -> states.Binaries:
-    """Return the programs of a flat folder; raises `SetupError` naming all that are missing."""
-    names = {field: field.replace("_", "-") for field in states.Binaries.__struct_fields__}
-    del names["argo_manifests"]
-    missing = [name for name in names.values() if not os.access(folder / name, os.X_OK)]
-    manifests = folder / "manifests"
+def find(asked: states.Asked, *, report: builds.Report = lambda progress: None) -> states.Binaries:
+    """Return the programs for a lab, building what is missing.
+
+    Raises `SetupError` where a program is missing, does not start, is of another version than
+    asked, or cannot be built.
+    """
+    if folder := prebuilt():
+        return from_folder(folder, asked)
+    targets = {
+        program.name: builds.target(tool, program)
+        for tool in tools.needed(asked.kubernetes)
+        for program in tool.programs
+    }
+    builds.build(list(targets.values()), report=report)
+    argo = targets["workflow-controller"].folder
+    return states.Binaries(
+        **{_field(name): str(item.path) for name, item in targets.items()},
+        argo_manifests=str(argo / extracts.MANIFESTS),
+        argo_examples=str(argo / extracts.EXAMPLES),
+    )
+
+
+def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
+    """Return the programs of a flat folder; raises `SetupError` naming all that is wrong."""
+    needed = [
+        (tool, program) for tool in tools.needed(asked.kubernetes) for program in tool.programs
+    ]
+    missing = [
+        program.name for _, program in needed if not os.access(folder / program.name, os.X_OK)
+    ]
+    manifests = folder / extracts.MANIFESTS
     if not (manifests / "crds" / "minimal").is_dir():
-        missing.append("manifests/crds/minimal (Argo's CRDs)")
+        missing.append(f"{extracts.MANIFESTS}/crds/minimal (Argo's CRDs)")
     if missing:
         raise errors.SetupError(
             f"{PREBUILT}={folder} lacks {', '.join(missing)}: put them there, "
             f"or unset {PREBUILT} and the lab builds its own"
         )
-    paths = {field: str(folder / name) for field, name in names.items()}
-    return states.Binaries(argo_manifests=str(manifests), **paths)
+    with futures.ThreadPoolExecutor() as pool:
+        wrong = [item for item in pool.map(lambda pair: _wrong(folder, *pair), needed) if item]
+    if wrong:
+        raise errors.SetupError(f"{PREBUILT}={folder}: {'; '.join(wrong)}")
+    return states.Binaries(
+        **{_field(program.name): str(folder / program.name) for _, program in needed},
+        argo_manifests=str(manifests),
+        argo_examples=str(folder / extracts.EXAMPLES),
+    )
 
 
-def find(asked: states.Asked) -> states.Binaries:
-    """Return the programs for a lab."""
-    if folder := prebuilt():
-        return from_folder(folder)
-    raise errors.SetupError(f"set {PREBUILT}")
+def _wrong(folder: Path, tool: tools.Tool, program: tools.Program) -> str:
+    """Return what is wrong with a prebuilt program, or an empty string."""
+    path = folder / program.name
+    try:
+        answer = subprocess.run(
+            [path, *program.ask_version],
+            capture_output=True,
+            text=True,
+            timeout=STARTS_WITHIN_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program.name} does not start ({error}); replace it"
+    said = answer.stdout + answer.stderr
+    if answer.returncode != 0:
+        last = said.strip().splitlines()[-1:]
+        return f"{program.name} does not start ({''.join(last)}); replace it"
+    if tool.name == "kubernetes" and tool.version not in said:
+        return (
+            f"{program.name} says `{said.strip().splitlines()[0]}`, but {tool.version} was asked "
+            "for: choose the other one with --kubernetes, or replace it"
+        )
+    return ""
+
+
+def _field(name: str) -> str:
+    return name.replace("-", "_")

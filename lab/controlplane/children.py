@@ -82,12 +82,14 @@ class Child:
         return tail(self.log, since=self.log_offset)
 
 
-def tail(log: Path, *, since: int = 0, lines: int = TAIL_LINES) -> str:
+def tail(
+    log: Path, *, since: int = 0, lines: int = TAIL_LINES, within_bytes: int = TAIL_BYTES
+) -> str:
     """Return the last lines of a log after byte `since`; empty where there are none."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(since, size - TAIL_BYTES))
+            file.seek(max(since, size - within_bytes))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""

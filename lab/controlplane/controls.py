@@ -1,4 +1,4 @@
-"""Commands to a running supervisor: one JSON line each way on `HOME/supervisor.sock`, then it closes.
+"""Commands to a running supervisor on `HOME/supervisor.sock`: one JSON line, one in answer.
 
 `{"command": "restart", "component": "etcd"}` is answered with `{"ok": true}` when it is done, or
 with `{"ok": false, "error": "…", "exit_code": 2}`.

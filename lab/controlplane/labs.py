@@ -17,6 +17,7 @@ import yaml
 from lab import catalogs, errors, homes
 from lab.controlplane import (
     binaries,
+    builds,
     certificates,
     children,
     components,
@@ -47,7 +48,11 @@ class Outcome(StrEnum):
 
 
 def up(
-    home: homes.Home, asked: states.Asked, *, progress: Progress = lambda state: None
+    home: homes.Home,
+    asked: states.Asked,
+    *,
+    progress: Progress = lambda state: None,
+    report: builds.Report = lambda progress: None,
 ) -> Outcome:
     """Bring a lab up and return when it is ready; a lab that runs already is left alone.
 
@@ -70,7 +75,7 @@ def up(
     with _locked(home):
         if _runs_as(home, asked):
             return Outcome.RAN_ALREADY
-        programs = binaries.find(asked)
+        programs = binaries.find(asked, report=report)
         state = states.new(home, asked=asked, binaries=programs, nodes=len(cluster.nodes))
         _furnish(home, cluster, state)
         try:

@@ -6,7 +6,7 @@ objects that the module leaves to kustomize (the namespace) are filled in.
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from lab import apis, errors
 from lab.controlplane import certificates
 
 NAMESPACE = "argo"
+DONE_WITHIN_S = 60.0
 Object = dict[str, Any]
 
 COLLECTIONS = {
@@ -67,14 +68,14 @@ def argo_crds(folder: Path, *, full: bool) -> list[Object]:
     return list(_read(sorted((folder / "crds" / kind).glob("argo*.yaml"))))
 
 
-def argo_objects(folder: Path, *, metrics_port: int) -> list[Object]:
-    """Return everything that Argo's controller needs beside the CRDs, namespace first."""
+def argo_objects(folder: Path) -> list[Object]:
+    """Return what Argo's controller needs beside CRDs and ConfigMap, namespace first."""
     objects: list[Object] = [_named("v1", "Namespace", NAMESPACE)]
     for item in _read(sorted((folder / "rbac").glob("*.yaml"))):
         for subject in item.get("subjects", ()):
             subject.setdefault("namespace", NAMESPACE)
         objects.append(item)
-    return [*objects, *executor_rights(), argo_settings(metrics_port=metrics_port), *artifacts()]
+    return [*objects, *executor_rights(), *artifacts()]
 
 
 def argo_settings(*, metrics_port: int) -> Object:
@@ -154,16 +155,34 @@ async def apply(api: apis.Api, objects: Iterable[Object]) -> None:
         await api.apply(path(item), item)
 
 
-async def apply_crds(api: apis.Api, crds: list[Object], *, limit_s: float = 60.0) -> None:
+async def apply_crds(api: apis.Api, crds: list[Object]) -> None:
     """Apply CRDs and wait until the API server serves each."""
     await asyncio.gather(*(api.apply(path(crd), crd) for crd in crds))
-    until = time.monotonic() + limit_s
     for crd in crds:
-        while not _established(await api.get(path(crd))):
-            if time.monotonic() > until:
-                name = crd["metadata"]["name"]
-                raise errors.StartError(f"the API server did not serve {name} in {limit_s:.0f} s")
-            await asyncio.sleep(0.05)
+        await _until(api, path(crd), _established, what=f"serve {crd['metadata']['name']}")
+
+
+async def accounts_exist(api: apis.Api) -> None:
+    """Wait for the default ServiceAccounts: without one a namespace refuses every pod."""
+    for namespace in ("default", NAMESPACE):
+        collection = COLLECTIONS["ServiceAccount"].format(namespace=namespace)
+        what = f"make ServiceAccount `default` in namespace {namespace!r}"
+        await _until(api, f"{collection}/default", bool, what=what)
+
+
+async def _until(api: apis.Api, path: str, done: Callable[[Object], bool], *, what: str) -> None:
+    """Read an object until it is as wished; raises `StartError` after `DONE_WITHIN_S`."""
+    until = time.monotonic() + DONE_WITHIN_S
+    while True:
+        try:
+            if done(await api.get(path)):
+                return
+        except apis.ApiError as error:
+            if error.status != 404:
+                raise
+        if time.monotonic() > until:
+            raise errors.StartError(f"the control plane did not {what} in {DONE_WITHIN_S:.0f} s")
+        await asyncio.sleep(0.05)
 
 
 def _established(crd: Object) -> bool:

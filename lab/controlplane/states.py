@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from lab import clocks, errors, homes
-from lab.controlplane import processes
+from lab.controlplane import processes, tools
 
 FORMAT = 1
 """Raised whenever a reader of the old form could misread the new one."""
@@ -44,14 +44,16 @@ class Binaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workflow_controller: str
     argo_manifests: str
     """Folder with Argo's CRDs (`crds/minimal`, `crds/full`) and RBAC (`rbac`)."""
+    argo_examples: str = ""
+    """Folder with the examples of Argo's module; may be absent with prebuilt programs."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `up` was told; a lab that runs is compared with it."""
 
-    kubernetes: str = "v1.36.3"
-    argo: str = "v4.0.5"
-    etcd: str = "v3.6.16"
+    kubernetes: str = tools.KUBERNETES_VERSIONS[0]
+    argo: str = tools.ARGO_VERSION
+    etcd: str = tools.ETCD_VERSION
     cluster: str = "mixed"
     """Name of a shipped cluster, or path of a file; `HOME/cluster.yaml` is a copy."""
     speed: float = 1.0

@@ -16,6 +16,7 @@ import os
 import signal
 import time
 from collections.abc import Coroutine, Iterable
+from pathlib import Path
 
 from msgspec import structs
 
@@ -36,7 +37,6 @@ PORT_TRIES = 4
 CRASHES_AT_MOST = 5
 CRASHES_WITHIN_S = 600.0
 ADDRESS_IN_USE = "address already in use"
-USABLE_WITHIN_S = 60.0
 
 
 class Supervisor:
@@ -46,7 +46,9 @@ class Supervisor:
         self._home = home
         self._present = components.present(state.asked)
         self._children: dict[str, children.Child] = {}
-        self._commanded: set[str] = set()
+        self._wanted: set[str] = set()
+        """Components that are to run; the others were stopped on command."""
+        self._came_up: set[str] = set()
         self._crashed_at: dict[str, list[float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
@@ -101,6 +103,7 @@ class Supervisor:
     async def stop(self, name: str) -> None:
         """End a component; it stays down until it is started."""
         self.state.component(name)
+        self._wanted.discard(name)
         await self._end(name)
         self._note(name, phase=states.Phase.STOPPED, process=None)
 
@@ -128,7 +131,7 @@ class Supervisor:
         child = self._children.get(name)
         if child is None or not child.running:
             raise errors.UsageError(
-                f"{name} is not running: `python -m lab start {name}` starts it"
+                f"{name} is not running: `python -m lab component start {name}` starts it"
             )
         return child
 
@@ -155,36 +158,15 @@ class Supervisor:
         async with apis.Api(self._home.kubeconfig) as api:
             await manifests.apply(api, manifests.lab_rights())
             if components.ARGO in self._present:
-                folder = self._home.root.joinpath(self.state.binaries.argo_manifests)
+                folder = Path(self.state.binaries.argo_manifests)
                 crds = manifests.argo_crds(folder, full=self.state.asked.full_crds)
-                self._choose_ports(components.ARGO)
-                metrics_port = self.state.component(components.ARGO).ports["metrics"]
                 await asyncio.gather(
                     manifests.apply_crds(api, crds),
-                    manifests.apply(api, manifests.argo_objects(folder, metrics_port=metrics_port)),
+                    manifests.apply(api, manifests.argo_objects(folder)),
                 )
                 await self._start(components.ARGO)
             if components.CONTROLLER_MANAGER in self._present:
-                await self._accounts_exist(api)
-
-    async def _accounts_exist(self, api: apis.Api) -> None:
-        """Wait for the default ServiceAccounts: without them every pod is refused."""
-        until = time.monotonic() + USABLE_WITHIN_S
-        for namespace in ("default", manifests.NAMESPACE):
-            path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-            while True:
-                try:
-                    await api.get(path)
-                    break
-                except apis.ApiError as error:
-                    if time.monotonic() > until:
-                        raise errors.StartError(
-                            f"{components.CONTROLLER_MANAGER} made no ServiceAccount `default` in "
-                            f"namespace {namespace!r} within {USABLE_WITHIN_S:.0f} s",
-                            log=self._home.logs / f"{components.CONTROLLER_MANAGER}.log",
-                            tail=self._tail(components.CONTROLLER_MANAGER),
-                        ) from error
-                    await asyncio.sleep(PROBE_EVERY_S)
+                await manifests.accounts_exist(api)
 
     async def _take_down(self) -> None:
         """End everything: nodes and Argo first, etcd last, so that nobody logs a lost server."""
@@ -206,12 +188,13 @@ class Supervisor:
 
         Raises `StartError` with the tail of its log when it ends or does not come up in time.
         """
-        may_move = self.state.component(name).ready_after_s is None
+        may_move = name not in self._came_up
         for attempt in range(PORT_TRIES):
-            self._choose_ports(name, again=attempt > 0)
+            await self._prepare(name, again=attempt > 0)
             child, plan = self._spawn(name)
             problem = await self._until_ready(name, child, within_s=plan.ready_within_s)
             if problem is None:
+                self._came_up.add(name)
                 self._tend(name, child)
                 return
             log_tail = child.tail()
@@ -221,40 +204,51 @@ class Supervisor:
             if not taken or attempt + 1 == PORT_TRIES:
                 raise errors.StartError(f"{name} {problem}", log=child.log, tail=log_tail)
 
-    def _choose_ports(self, name: str, *, again: bool = False) -> None:
-        """Give a component its ports; they stay with it for the life of the lab."""
-        uses = components.PORTS[name]
+    async def _prepare(self, name: str, *, again: bool) -> None:
+        """Give a component its ports and tell those who must know; they stay its own for good."""
         asked = self.state.asked.api_port
         if name == components.API_SERVER and asked is not None:
-            chosen = [asked]
             if not ports.is_free(asked):
                 raise errors.SetupError(
                     f"port {asked} for {name} is taken by {ports.holder(asked)}: "
                     "end it, or choose another with --api-port"
                 )
-        elif self.state.component(name).ports and not again:
-            return
+            chosen = {"secure": asked}
+        elif again or name not in self._came_up:
+            uses = components.PORTS[name]
+            chosen = dict(zip(uses, ports.free(len(uses)), strict=True))
         else:
-            chosen = ports.free(len(uses))
-        self._note(name, ports=dict(zip(uses, chosen, strict=True)))
+            return
+        self._note(name, ports=chosen)
         if name == components.API_SERVER:
-            configurations.write_kubeconfigs(self._home, port=chosen[0])
+            configurations.write_kubeconfigs(self._home, port=chosen["secure"])
+        elif name == components.ARGO:
+            settings = manifests.argo_settings(metrics_port=chosen["metrics"])
+            async with apis.Api(self._home.kubeconfig) as api:
+                await manifests.apply(api, [settings])
 
     def _spawn(self, name: str) -> tuple[children.Child, components.Plan]:
         component = self.state.component(name)
         plan = components.plan(name, home=self._home, state=self.state, ports=component.ports)
-        self._commanded.discard(name)
-        child = children.Child(
-            plan.arguments,
-            environment={
-                **os.environ,
-                processes.MARKER: str(self._home.root),
-                **plan.environment,
-            },
-            log=self._home.logs / f"{name}.log",
-            folder=self._home.root,
-        )
+        try:
+            child = children.Child(
+                plan.arguments,
+                environment={
+                    **os.environ,
+                    processes.MARKER: str(self._home.root),
+                    **plan.environment,
+                },
+                log=self._home.logs / f"{name}.log",
+                folder=self._home.root,
+            )
+        except OSError as error:
+            self._note(name, phase=states.Phase.FAILED, last_exit=str(error))
+            raise errors.StartError(
+                f"{name} does not start ({error}): delete {plan.arguments[0]}, "
+                "and `python -m lab build` makes it anew"
+            ) from error
         self._children[name] = child
+        self._wanted.add(name)
         self._note(
             name,
             phase=states.Phase.STARTING,
@@ -293,44 +287,35 @@ class Supervisor:
         task.add_done_callback(self._tasks.discard)
 
     async def _bring_back(self, name: str, child: children.Child) -> None:
-        """Wait for the end of a component and start it again if nobody commanded it."""
+        """Wait for the end of a component and start it again, unless somebody else sees to it."""
         await asyncio.wait([child.ended])
-        while name not in self._commanded and not self._closing.is_set():
+        while name in self._wanted and self._children[name] is child:
             now = time.monotonic()
             recent = [at for at in self._crashed_at.get(name, ()) if now - at < CRASHES_WITHIN_S]
             self._crashed_at[name] = [*recent, now]
-            last_line = child.tail().splitlines()[-1:]
+            given_up = len(recent) >= CRASHES_AT_MOST
             self._note(
                 name,
-                phase=states.Phase.CRASHED,
+                phase=states.Phase.FAILED if given_up else states.Phase.CRASHED,
                 process=None,
                 crashes=self.state.component(name).crashes + 1,
-                last_exit=": ".join([child.how_it_ended(), *last_line]),
+                last_exit=": ".join([child.how_it_ended(), *child.tail().splitlines()[-1:]]),
             )
-            if len(recent) >= CRASHES_AT_MOST:
-                self._note(name, phase=states.Phase.FAILED)
+            if given_up:
                 return
             await asyncio.sleep(2.0 ** len(recent))
-            if name in self._commanded or self._children[name] is not child:
-                return
-            try:
-                await self._start(name)
-            except errors.LabError:
-                child = self._children[name]
-            else:
-                return
+            if name in self._wanted and self._children[name] is child:
+                try:
+                    await self._start(name)
+                except errors.LabError:
+                    child = self._children[name]
 
     async def _end(self, name: str) -> None:
-        self._commanded.add(name)
         child = self._children.get(name)
         if child is not None and child.running:
             component = self.state.component(name)
             plan = components.plan(name, home=self._home, state=self.state, ports=component.ports)
             await child.end(grace_s=plan.grace_s)
-
-    def _tail(self, name: str) -> str:
-        child = self._children.get(name)
-        return child.tail() if child else ""
 
     # --- state ----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 module tiphys.dev/lab/tools/argo
 
-go 1.26.8
+go 1.25.7
 
 tool github.com/argoproj/argo-workflows/v4/cmd/workflow-controller
 

@@ -1,0 +1,38 @@
+"""`build`: fill the cache, print where the programs are."""
+
+import click
+
+from lab.cli import displays
+from lab.controlplane import builds as makers
+from lab.controlplane import tools
+
+OPTIONAL = ("kubectl", "argo")
+
+
+@click.command()
+@click.argument("what", nargs=-1, type=click.Choice([*OPTIONAL, "all"]))
+@click.option(
+    "--kubernetes",
+    type=click.Choice(tools.KUBERNETES_VERSIONS),
+    default=tools.KUBERNETES_VERSIONS[0],
+    show_default=True,
+    help="Version of the control plane and of kubectl.",
+)
+def build(what: tuple[str, ...], kubernetes: str) -> None:
+    """Build the programs of a lab into the cache and print their paths.
+
+    Without an argument: what `up` needs. `kubectl` and `argo` are the command lines of Kubernetes
+    and Argo Workflows; `all` is everything. What is there already is not built again.
+    """
+    wanted = set(OPTIONAL) if "all" in what else set(what)
+    servers = not what or "all" in what
+    targets = [
+        makers.target(tool, program)
+        for tool in tools.needed(kubernetes)
+        for program in (*tool.programs, *tool.optional)
+        if program.name in wanted or (servers and program in tool.programs)
+    ]
+    with displays.Builds() as shown:
+        makers.build(targets, report=shown.report)
+    for target in targets:
+        click.echo(target.path)

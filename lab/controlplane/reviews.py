@@ -1,0 +1,158 @@
+"""What `status` and `nodes` say: a lab's state joined with what processes and nodes use now."""
+
+import msgspec
+
+from lab import apis
+from lab.controlplane import components, configurations, probes, processes, states
+from tiphys.models.domain import quantities
+
+ENDED = ("Succeeded", "Failed")
+PAGE = "1000"
+"""Pods asked for in one call."""
+
+
+class ProcessReview(msgspec.Struct, frozen=True, kw_only=True):
+    """One component and what its process has used since it was started."""
+
+    component: states.Component
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+    """Resident."""
+    uptime_s: float | None = None
+
+
+class NodeReview(msgspec.Struct, frozen=True, kw_only=True):
+    """One node: what it offers, and what pods that have not ended request of it."""
+
+    name: str
+    ready: bool
+    instance_type: str
+    rack: str
+    cpu_m: int
+    """Allocatable."""
+    memory_bytes: int
+    """Allocatable."""
+    requested_cpu_m: int = 0
+    requested_memory_bytes: int = 0
+    pods: int = 0
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """Which times run at the lab's speed, which were set instead, and which are wall time."""
+
+    speed: float
+    simulated_s: float
+    """Simulated seconds since the lab was started."""
+    scaled: tuple[str, ...]
+    chosen: tuple[str, ...]
+    wall: tuple[str, ...]
+
+
+WALL = (
+    "API calls, watches, scheduling cycles",
+    "CronWorkflows and CronJobs",
+    "times written into objects and judged by Argo or Kubernetes (timeout, activeDeadlineSeconds, "
+    "retry back-off, ttlStrategy, podGC delay, termination grace)",
+    "leases, heartbeats, node lifecycle, token lifetimes, dead-man bounds",
+    "Argo's waits for lost task results (2 and 10 min)",
+)
+
+
+def of_processes(state: states.State) -> list[ProcessReview]:
+    """Return each component with what its process uses."""
+    return [_of_process(item) for item in state.components]
+
+
+def times(state: states.State) -> Times:
+    """Return what this lab's speed holds for."""
+    speed = state.asked.speed
+    return Times(
+        speed=speed,
+        simulated_s=state.clock.now_s(),
+        scaled=(
+            "the work of tasks, start of pods, image pulls, transfers",
+            f"Argo's requeue: {components.REQUEUE_S / speed:g} s of wall time "
+            f"for {components.REQUEUE_S:g} s",
+            f"Argo's notice to waiters of a semaphore: "
+            f"{components.SEMAPHORE_NOTIFY_S / speed:g} s of wall time "
+            f"for {components.SEMAPHORE_NOTIFY_S:g} s",
+        ),
+        chosen=(
+            f"kube-scheduler's back-off: {configurations.BACKOFF_S} s of wall time "
+            "(its default is 1 to 10 s)",
+        ),
+        wall=WALL,
+    )
+
+
+async def nodes(api: apis.Api) -> list[NodeReview]:
+    """Return every node with what is requested of it, by name."""
+    listed = await api.get("/api/v1/nodes")
+    totals: dict[str, tuple[int, int, int]] = {}
+    params = {"limit": PAGE, "fieldSelector": "spec.nodeName!="}
+    while True:
+        page = await api.get("/api/v1/pods", params=params)
+        for pod in page.get("items") or ():
+            if pod["status"].get("phase") not in ENDED:
+                name = pod["spec"]["nodeName"]
+                cpu_m, memory_bytes, count = totals.get(name, (0, 0, 0))
+                more_cpu_m, more_memory_bytes = requested(pod)
+                totals[name] = (cpu_m + more_cpu_m, memory_bytes + more_memory_bytes, count + 1)
+        if not (token := page["metadata"].get("continue")):
+            break
+        params["continue"] = token
+    reviews = [_of_node(node, totals) for node in listed.get("items") or ()]
+    return sorted(reviews, key=lambda review: review.name)
+
+
+def requested(pod: apis.Object) -> tuple[int, int]:
+    """Return (CPU in millicores, memory in bytes) that the scheduler counts for a pod.
+
+    The larger of all containers together and any one init container; init containers that stay
+    (restartPolicy Always) count with the containers.
+    """
+    inits = pod["spec"].get("initContainers") or ()
+    stays = [item for item in inits if item.get("restartPolicy") == "Always"]
+    together = [_requests(item) for item in (*pod["spec"]["containers"], *stays)]
+    first = [_requests(item) for item in inits]
+    return (
+        max(sum(cpu_m for cpu_m, _ in together), *(cpu_m for cpu_m, _ in first), 0),
+        max(sum(size for _, size in together), *(size for _, size in first), 0),
+    )
+
+
+def _requests(container: apis.Object) -> tuple[int, int]:
+    requests = container.get("resources", {}).get("requests") or {}
+    return (
+        quantities.cpu_m(requests.get("cpu", "0")),
+        quantities.memory_bytes(requests.get("memory", "0")),
+    )
+
+
+def _of_process(component: states.Component) -> ProcessReview:
+    used = processes.usage(component.process) if component.process else None
+    if used is None:
+        return ProcessReview(component=component)
+    return ProcessReview(
+        component=component,
+        cpu_s=used.cpu_s,
+        memory_bytes=used.memory_bytes,
+        uptime_s=used.uptime_s,
+    )
+
+
+def _of_node(node: apis.Object, totals: dict[str, tuple[int, int, int]]) -> NodeReview:
+    name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
+    allocatable = node["status"].get("allocatable") or {}
+    cpu_m, memory_bytes, count = totals.get(name, (0, 0, 0))
+    return NodeReview(
+        name=name,
+        ready=probes.is_ready(node),
+        instance_type=labels.get("node.kubernetes.io/instance-type", ""),
+        rack=labels.get("topology.kubernetes.io/rack", ""),
+        cpu_m=quantities.cpu_m(allocatable.get("cpu", "0")),
+        memory_bytes=quantities.memory_bytes(allocatable.get("memory", "0")),
+        requested_cpu_m=cpu_m,
+        requested_memory_bytes=memory_bytes,
+        pods=count,
+    )
