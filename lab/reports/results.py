@@ -25,7 +25,7 @@ Figure = Scalar | Sequence[Scalar] | Sequence[Mapping[str, Scalar]]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCHEMA = 1
-NAME_PATTERN = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
+NAME_PATTERN = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
 KEY_PATTERN = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 HEAD = frozenset({"schema", "name", "command", "seed", "git", "speed", "machine", "written_at"})
 
@@ -51,7 +51,7 @@ def write(
     a key or a figure that the schema does not allow (infinite and NaN among them).
     """
     if not NAME_PATTERN.fullmatch(name):
-        raise errors.UsageError(f"{name!r} cannot name results: use a-z, 0-9 and '_'")
+        raise errors.UsageError(f"{name!r} cannot name results: use a-z, 0-9, '_' and '-'")
     for key, figure in figures.items():
         if not KEY_PATTERN.fullmatch(key) or key in HEAD:
             raise errors.UsageError(

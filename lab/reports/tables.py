@@ -141,6 +141,28 @@ def tiles(arm: measurements.Measurement) -> list[Tile]:
     ]
 
 
+def figure_rows(arm: measurements.Measurement) -> list[tuple[str, str]]:
+    """Return the headline of one run as the terminal shows it: label with unit, and text."""
+    found = arm.figures
+    requested, used = found.requested_memory_gib_s, found.used_memory_gib_s
+    return [
+        ("workflows succeeded", f"{found.succeeded} of {found.workflows}"),
+        ("pods ended, of created", f"{found.pods_ended} of {found.pods_created}"),
+        ("mean completion, simulated min", _minutes(found.mean_completion_s)),
+        ("P95 completion, simulated min", _minutes(found.p95_completion_s)),
+        ("mean wait of a pod, simulated min", _minutes(found.mean_wait_s)),
+        ("makespan, simulated min", _minutes(found.makespan_s)),
+        ("deadlines missed", f"{found.deadlines_missed} of {found.workflows}"),
+        ("CPU used, % of all cores", _percent(found.utilisation)),
+        ("CPU requested, % of all cores", _percent(found.requested_cpu_share)),
+        ("memory requested, GiB h", f"{requested / 3600:,.4g}"),
+        ("memory used, GiB h", f"{used / 3600:,.4g}"),
+        ("memory requested over used", _number(found.requested_over_used_memory)),
+        ("OOM kills", f"{found.oom_kills}"),
+        ("wall time of the run", _wall(found.wall_s)),
+    ]
+
+
 def workflow_rows(arm: measurements.Measurement) -> list[Row]:
     """Return one row per workflow, in the order of arrival."""
     completions = [item.completion_s for item in arm.workflows if item.completion_s is not None]
