@@ -99,7 +99,7 @@ def described(
         seed=made.seed,
         arrivals=arrivals,
         window_s=made.window_s,
-        overload=mixes.offered_load(made, cluster),
+        overload=summaries.offered_load(made, cluster),
         requested_load=summaries.requested_load(made, cluster),
         held_out=made.held_out,
         sample=made.sample,

@@ -106,16 +106,16 @@ def workload() -> None:
 def list_mixes() -> None:
     """List the mixes."""
     for mix in mixes.MIXES.values():
-        click.echo(f"{mix.name:<12} {mix.about} (arrivals: {mix.arrivals})")
+        click.echo(f"{mix.name:<12} {mix.about} (arrivals {mix.arrivals}, cluster {mix.cluster})")
 
 
 @workload.command()
 @click.argument("mix")
-@click.option("--cluster", default="mixed", show_default=True, help="Name or path of a cluster.")
+@click.option("--cluster", help="Name or path of a cluster.  [default: the mix's own]")
 @options
-def show(mix: str, cluster: str, **chosen: Any) -> None:
+def show(mix: str, cluster: str | None, **chosen: Any) -> None:
     """Print what a workload consists of."""
-    described = catalogs.load(cluster)
+    described = catalogs.load(cluster or mixes.find(mix).cluster)
     made = generated(mix, cluster=described, tag=f"s{chosen['seed']}", **chosen)
     console = Console()
     if made.sample:
@@ -125,7 +125,7 @@ def show(mix: str, cluster: str, **chosen: Any) -> None:
     console.print(
         f"{len(made.workflows)} workflows, {whole.pods} pods, {whole.used_core_s:,.0f} core-s of "
         f"work over a window of {made.window_s:,.0f} s; on {described.name}: load "
-        f"{mixes.offered_load(made, described):.2f} by use, "
+        f"{summaries.offered_load(made, described):.2f} by use, "
         f"{summaries.requested_load(made, described):.2f} by requests; requested over used: "
         f"CPU {whole.requested_over_used_cpu:.1f}, memory {whole.requested_over_used_memory:.1f}; "
         f"{whole.too_small} pods exceed their memory limit at first\n"
@@ -136,13 +136,18 @@ def show(mix: str, cluster: str, **chosen: Any) -> None:
 @workload.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("mix")
-@click.option("--cluster", default="mixed", show_default=True, help="Name or path of a cluster.")
+@click.option("--cluster", help="Name or path of a cluster.  [default: the mix's own]")
 @options
-def write(folder: Path, mix: str, cluster: str, **chosen: Any) -> None:
+def write(folder: Path, mix: str, cluster: str | None, **chosen: Any) -> None:
     """Write the Workflows of a MIX as YAML, and the truths beside them, into a new FOLDER."""
     if folder.exists():
         raise errors.UsageError(f"{folder} exists already: name a folder that does not")
-    made = generated(mix, cluster=catalogs.load(cluster), tag=f"s{chosen['seed']}", **chosen)
+    made = generated(
+        mix,
+        cluster=catalogs.load(cluster or mixes.find(mix).cluster),
+        tag=f"s{chosen['seed']}",
+        **chosen,
+    )
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:

@@ -6,7 +6,7 @@ byte for byte. Times are simulated seconds.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -18,15 +18,19 @@ from lab.workloads import (
     authors,
     drafts,
     draws,
+    exomes,
     families,
     packs,
     plans,
     programs,
     ratios,
     recordings,
+    summaries,
     traces,
+    trainings,
+    uniforms,
 )
-from lab.workloads.readers import wfinstances
+from lab.workloads.readers import alibaba, cws, openb, pegasus, tpch, wfinstances, wta
 
 GIB = 2**30
 RESEARCH = (
@@ -46,6 +50,16 @@ RESEARCH = (
         uses_depends=True,
         pod_gc="OnWorkflowCompletion",
     ),
+)
+ANALYSTS = (
+    authors.Tenant(namespace="analytics", share=0.5, deadline_factor=6.0),
+    authors.Tenant(namespace="finance", share=0.2, deadline_factor=3.0, priority=10),
+    authors.Tenant(namespace="marketing", share=0.3, deadline_factor=10.0, uses_depends=True),
+)
+BATCH = (
+    authors.Tenant(namespace="etl", share=0.6, deadline_factor=6.0),
+    authors.Tenant(namespace="reports", share=0.25, deadline_factor=4.0, uses_depends=True),
+    authors.Tenant(namespace="indexing", share=0.15, deadline_factor=10.0),
 )
 
 
@@ -69,22 +83,71 @@ class Mix:
     about: str
     draft: Callable[[Wish], list[drafts.Draft]]
     arrivals: str = "poisson"
+    cluster: str = "mixed"
+    """The shipped cluster that it is meant for."""
     may_fail: bool = False
     """Whether workflows that fail are part of the case."""
 
 
 def genomics(wish: Wish) -> list[drafts.Draft]:
-    """Draft nf-core and WfInstances workflows."""
-    recorded = _allowed(wfinstances.read(wish.pack), held_out=wish.held_out)
+    """Draft nf-core, Pegasus and Makeflow pipelines."""
+    recorded = _allowed(wfinstances.read(wish.pack), wish)
+    if wish.held_out:
+        recorded += _allowed(pegasus.read(wish.pack), wish) + _allowed(cws.read(wish.pack), wish)
     scale = recordings.Scale(fewest_tasks=12, most_tasks=wish.most_tasks or 40, task_median_s=110.0)
     return recordings.drafted(
         recorded, wish.workflows, tenants=RESEARCH, scale=scale, seed=wish.seed
     )
 
 
-def _allowed(recorded: Iterable[traces.Trace], *, held_out: bool) -> list[traces.Trace]:
-    """Return what may be used: the families kept for tests only where asked for."""
-    return [trace for trace in recorded if families.is_held_out(trace.family) == held_out]
+def spark(wish: Wish) -> list[drafts.Draft]:
+    """Draft TPC-H queries, their stages as tasks."""
+    recorded = _allowed(tpch.read(wish.pack), wish)
+    scale = recordings.Scale(fewest_tasks=6, most_tasks=wish.most_tasks or 40, task_median_s=60.0)
+    return recordings.drafted(
+        recorded, wish.workflows, tenants=ANALYSTS, scale=scale, seed=wish.seed
+    )
+
+
+def burst(wish: Wish) -> list[drafts.Draft]:
+    """Draft short batch jobs."""
+    recorded = _allowed(alibaba.read(wish.pack), wish)
+    scale = recordings.Scale(fewest_tasks=1, most_tasks=wish.most_tasks or 12, task_median_s=30.0)
+    return recordings.drafted(recorded, wish.workflows, tenants=BATCH, scale=scale, seed=wish.seed)
+
+
+def ml(wish: Wish) -> list[drafts.Draft]:
+    """Draft trainings on GPUs."""
+    return trainings.drafted(wish.workflows, pods=list(openb.read(wish.pack)), seed=wish.seed)
+
+
+def exome(wish: Wish) -> list[drafts.Draft]:
+    """Draft the four-stage case."""
+    return exomes.drafted(wish.workflows, seed=wish.seed)
+
+
+def uniform(wish: Wish) -> list[drafts.Draft]:
+    """Draft equal workflows of equal tasks."""
+    return uniforms.drafted(wish.workflows, pods=wish.most_tasks)
+
+
+def mixed(wish: Wish) -> list[drafts.Draft]:
+    """Draft half genomics, a quarter each of spark and burst, in random order."""
+    quarter = wish.workflows // 4
+    parts = {genomics: wish.workflows - 2 * quarter, spark: quarter, burst: quarter}
+    drafted = [
+        draft
+        for part, count in parts.items()
+        if count
+        for draft in part(replace(wish, workflows=count))
+    ]
+    draws.stream(wish.seed, "mixed").shuffle(drafted)
+    return drafted
+
+
+def _allowed(recorded: Iterable[traces.Trace], wish: Wish) -> list[traces.Trace]:
+    """Return the traces that may be used: those kept for tests only where asked for, and alone."""
+    return [trace for trace in recorded if families.is_held_out(trace.family) == wish.held_out]
 
 
 MIXES = {
@@ -92,8 +155,44 @@ MIXES = {
     for mix in (
         Mix(
             name="genomics",
-            about="nf-core, Pegasus and Makeflow pipelines of 12 to 40 tasks from WfInstances",
+            about="nf-core, Pegasus and Makeflow pipelines of 12 to 40 tasks (WfInstances)",
             draft=genomics,
+        ),
+        Mix(
+            name="spark",
+            about="TPC-H queries, each stage a few tasks (Decima's profiles)",
+            draft=spark,
+        ),
+        Mix(
+            name="burst",
+            about="short batch jobs that come in batches, 17 times as dense as the mean (Alibaba)",
+            draft=burst,
+            arrivals="burst",
+        ),
+        Mix(
+            name="ml",
+            about="training on GPUs with all-reduce between siblings, and sweeps (openb requests)",
+            draft=ml,
+            cluster="gpu",
+        ),
+        Mix(
+            name="mixed",
+            about="half genomics, a quarter spark, a quarter burst",
+            draft=mixed,
+        ),
+        Mix(
+            name="exome",
+            about="FastQC, BWA, GATK, VEP: GATK outgrows its request on nodes that look idle",
+            draft=exome,
+            cluster="genomics",
+            may_fail=True,
+        ),
+        Mix(
+            name="uniform",
+            about="22 equal tasks a workflow, for throughput and counting",
+            draft=uniform,
+            arrivals="at-once",
+            cluster="uniform",
         ),
     )
 }
@@ -121,15 +220,16 @@ def generate(
 ) -> plans.Workload:
     """Return the workload; workflows are named `TAG-FAMILY-NUMBER`.
 
-    Without `window_s` the window is as long as the cluster needs for the CPU work at full use,
-    divided by `overload`.
+    Without `window_s` the window is as long as the cluster needs for the work at full use (CPU or
+    GPU, what takes longer), divided by `overload`.
     """
+    kind = kind or mix.arrivals
+    recorded = wta.arrivals_s(wish.pack) if kind == "replay" else ()
     drafted = mix.draft(wish)
-    if window_s is None:
-        work = sum(draft.work_core_s for draft in drafted)
-        window_s = draws.rounded(work / capacity_cores(cluster) / overload)
-    times = arrivals.times(kind or mix.arrivals, len(drafted), window_s=window_s, seed=wish.seed)
     written = _written(drafted, seed=wish.seed)
+    if window_s is None:
+        window_s = draws.rounded(_busy_s(drafted, written, cluster=cluster) / overload)
+    times = arrivals.times(kind, len(drafted), window_s=window_s, seed=wish.seed, recorded=recorded)
     made, truths = [], []
     for number, (draft, arrival_s) in enumerate(zip(drafted, times, strict=True)):
         key = (draft.tenant.namespace, draft.family)
@@ -174,15 +274,20 @@ def _written(
     }
 
 
-def capacity_cores(cluster: catalogs.Cluster) -> float:
-    """Return the cores of a cluster, each counted by its speed."""
-    return sum(group.cores * group.speed for _, group in cluster.nodes)
-
-
-def offered_load(workload: plans.Workload, cluster: catalogs.Cluster) -> float:
-    """Return the CPU work over what the cluster can do within the arrival window."""
-    work = sum(truth.cpu_s for truth in workload.truths)
-    return work / capacity_cores(cluster) / max(1.0, workload.window_s)
+def _busy_s(
+    drafted: Sequence[drafts.Draft],
+    written: Mapping[tuple[str, str, str], authors.Written],
+    *,
+    cluster: catalogs.Cluster,
+) -> float:
+    """Return how long the cluster needs for all the work, always busy."""
+    gpu_s = sum(
+        work.gpu_s * written[draft.tenant.namespace, draft.family, template].requests.gpus
+        for draft in drafted
+        for work, template in zip(draft.works, draft.shape.templates, strict=True)
+    )
+    core_s = sum(draft.work_core_s for draft in drafted)
+    return summaries.busy_s(summaries.Summary(used_core_s=core_s, gpu_s=gpu_s), cluster)
 
 
 def plans_sha256(workload: plans.Workload) -> str:

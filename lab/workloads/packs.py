@@ -7,6 +7,7 @@ repository. Where none is given and none exists, the small sample of our own mak
 
 import lzma
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ SAMPLE_NOTE = (
 REPOSITORY = Path(__file__).parent.parent.parent
 DEFAULT = REPOSITORY.parent / "shared" / "data"
 
+NAN = re.compile(rb"(?<=[:,\[])\s*NaN(?=[,}\]])")
+
 Row = TypeVar("Row")
 
 
@@ -35,18 +38,17 @@ class Pack:
     sample: bool = False
 
     def file(self, relative: str) -> Path:
-        """Return a file of the pack; raises `UsageError` where it is missing."""
+        """Return a file of the pack, packed or plain; raises `UsageError` where it is missing."""
         path = self.root / relative
+        plain = path.with_suffix("") if path.suffix == ".xz" else path
+        if plain.is_file():
+            return plain
         if not path.is_file():
             raise errors.UsageError(
                 f"{path} is missing: the data pack at {self.root} is not complete; copy it again, "
                 "or point --data or TIPHYS_DATA to a whole one"
             )
         return path
-
-    def has(self, relative: str) -> bool:
-        """Tell whether the pack holds the file."""
-        return (self.root / relative).is_file()
 
 
 def find(given: str | Path | None = None) -> Pack:
@@ -78,12 +80,15 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def rows(path: Path, kind: type[Row]) -> Iterator[tuple[str, Row]]:
-    """Yield ("FILE, line N", row) of a JSON lines file; `UsageError` for a line that is not one."""
+    """Yield ("FILE, line N", row) of a JSON lines file; `UsageError` for a line that is not one.
+
+    `NaN`, which is no JSON but stands in some lines of the pack, is read as null.
+    """
     decoder = msgspec.json.Decoder(kind)
     for number, line in lines(path):
         where = f"{path}, line {number}"
         try:
-            yield where, decoder.decode(line)
+            yield where, decoder.decode(NAN.sub(b"null", line))
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             raise errors.UsageError(
                 f"{where}: {error}; mend or remove the line, or copy the file again"

@@ -15,6 +15,8 @@ REFERENCE_DISK = 400e6
 """Bytes/s; waiting time turns into disk bytes at this rate (the `base` node of `mixed`)."""
 REFERENCE_STORE = 250e6
 """Bytes/s that one task gets from the object store when it is alone."""
+REFERENCE_NETWORK = 1.25e9
+"""Bytes/s between two tasks on different nodes (10 Gbit/s)."""
 MOST_TRAFFIC = 8e9
 """Bytes/s of memory traffic of one core, at the most."""
 SEQUENTIAL_OP_BYTES = 256 * 1024

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab import catalogs
+from lab import catalogs, errors
 from lab.truths import Truth
 from lab.workloads import plans, programs
 
@@ -24,6 +24,7 @@ class Summary:
     used_byte_s: float = 0.0
     requested_byte_s: float = 0.0
     gpu_s: float = 0.0
+    """GPU seconds, each GPU of a pod counted."""
     too_small: int = 0
     """Pods whose peak exceeds their memory limit at the first attempt."""
 
@@ -50,6 +51,7 @@ def nominal_s(truth: Truth) -> float:
         truth.cpu_s / truth.parallelism
         + disk_bytes / programs.REFERENCE_DISK
         + truth.store_bytes / programs.REFERENCE_STORE
+        + truth.sibling_bytes / programs.REFERENCE_NETWORK
         + truth.gpu_s
     )
 
@@ -78,7 +80,7 @@ def of_workflow(plan: plans.WorkflowPlan, truths: dict[str, Truth]) -> Summary:
             requested_core_s=asked.cpu_m / 1000 * lasts_s,
             used_byte_s=mean_memory_bytes(truth) * lasts_s,
             requested_byte_s=asked.memory_bytes * lasts_s,
-            gpu_s=truth.gpu_s,
+            gpu_s=truth.gpu_s * asked.gpus,
             too_small=int(limit is not None and peak > limit),
         )
     return whole
@@ -91,6 +93,27 @@ def by_workflow(workload: plans.Workload) -> Iterator[tuple[plans.WorkflowPlan, 
         truths.setdefault(truth.workflow, {})[truth.task] = truth
     for plan in workload.workflows:
         yield plan, of_workflow(plan, truths[plan.name])
+
+
+def offered_load(workload: plans.Workload, cluster: catalogs.Cluster) -> float:
+    """Return the work over what the cluster can do within the window: CPU or GPU, the larger.
+
+    Cores and GPUs count by their speed.
+    """
+    whole = sum((part for _, part in by_workflow(workload)), start=Summary())
+    window_s = max(1.0, workload.window_s)
+    return busy_s(whole, cluster) / window_s
+
+
+def busy_s(whole: Summary, cluster: catalogs.Cluster) -> float:
+    """Return how long the cluster needs for the work when every core or GPU is always busy."""
+    cores = sum(group.cores * group.speed for _, group in cluster.nodes)
+    gpus = sum(sum(group.gpus.roots) * group.gpus.speed for _, group in cluster.nodes if group.gpus)
+    if whole.gpu_s and not gpus:
+        raise errors.UsageError(
+            f"the workload needs GPUs and cluster {cluster.name} has none: choose --cluster gpu"
+        )
+    return max(whole.used_core_s / cores, whole.gpu_s / gpus if gpus else 0.0)
 
 
 def requested_load(workload: plans.Workload, cluster: catalogs.Cluster) -> float:
