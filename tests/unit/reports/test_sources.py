@@ -1,76 +1,26 @@
-import datetime
 import json
 
 import msgspec
 import pytest
-import yaml
 
 from lab import errors, homes, journals
 from lab.reports import audits, figures, measurements, sources
-from lab.workloads import runs
 from tests.unit.reports import synthetic_runs as a
-
-
-def an_event(verb, resource, *, name="wf-0-align-1", stage="ResponseComplete", **rest):
-    """Return one line of an audit log as the API server writes it."""
-    resource, _, subresource = resource.partition("/")
-    return {
-        "kind": "Event",
-        "apiVersion": "audit.k8s.io/v1",
-        "level": "Metadata",
-        "auditID": "0d6f0e7e",
-        "stage": stage,
-        "requestURI": "/api/v1/namespaces/genomics/pods?fieldManager=argo",
-        "verb": verb,
-        "user": {"username": "system:serviceaccount:argo:argo", "groups": ["a"]},
-        "sourceIPs": ["127.0.0.1"],
-        "objectRef": {
-            "resource": resource,
-            "namespace": "genomics",
-            "name": name,
-            "apiVersion": "v1",
-            **({"subresource": subresource} if subresource else {}),
-        },
-        "responseStatus": {"metadata": {}, "code": 201},
-        "requestReceivedTimestamp": "2026-11-30T05:40:00.123456Z",
-        "stageTimestamp": "2026-11-30T05:40:00.130456Z",
-        **rest,
-    }
+from tests.unit.reports import written_runs
 
 
 @pytest.fixture
 def home(tmp_path):
     """Return the home of a lab that wrote all its records."""
     home = homes.Home(name="test", root=tmp_path)
-    run = a.a_run()
-    runs.write(home, run.record)
-    cluster = msgspec.to_builtins(run.cluster)
-    home.cluster.write_text(yaml.safe_dump({k: v for k, v in cluster.items() if v is not None}))
-    home.journal.write_bytes(b"".join(msgspec.json.encode(pod) + b"\n" for pod in run.pods))
-    home.audit_log.write_text("".join(json.dumps(line_of(call)) + "\n" for call in run.calls))
+    written_runs.write(home, a.a_run())
     return home
-
-
-def line_of(call):
-    """Return the line of the audit log of one call."""
-    return an_event(
-        call.verb,
-        call.resource,
-        name=call.name,
-        requestReceivedTimestamp=a_stamp(call.at),
-        stageTimestamp=a_stamp(call.at + call.latency_s),
-    )
-
-
-def a_stamp(at):
-    """Return a wall time as the API server writes it."""
-    return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).isoformat()
 
 
 def test_a_call_carries_the_api_servers_own_times(tmp_path):
     """Microseconds, wall time; what a call took is answered - received."""
     path = tmp_path / "audit.log"
-    path.write_text(json.dumps(an_event("create", "pods/binding")) + "\n")
+    path.write_text(json.dumps(written_runs.an_event("create", "pods/binding")) + "\n")
     (call,) = audits.read_file(path)
     assert ("create", "pods/binding", "genomics", 201) == (
         call.verb,
@@ -85,8 +35,10 @@ def test_a_call_carries_the_api_servers_own_times(tmp_path):
 def test_other_stages_dry_runs_and_a_half_written_line_are_no_calls(tmp_path):
     """They changed nothing, or are not over."""
     lines = [
-        an_event("create", "pods", stage="RequestReceived"),
-        an_event("create", "pods", requestURI="/api/v1/namespaces/genomics/pods?dryRun=All"),
+        written_runs.an_event("create", "pods", stage="RequestReceived"),
+        written_runs.an_event(
+            "create", "pods", requestURI="/api/v1/namespaces/genomics/pods?dryRun=All"
+        ),
     ]
     path = tmp_path / "audit.log"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"stage": "Resp')

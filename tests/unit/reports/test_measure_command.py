@@ -1,0 +1,85 @@
+import json
+
+import click.testing
+import msgspec
+import pytest
+
+from lab import errors, homes
+from lab.cli import measures
+from lab.workloads import runs
+from tests.unit.reports import synthetic_runs as a
+from tests.unit.reports import written_runs
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    """Return the home of a lab named `default` in which one run was written down."""
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path / "labs"))
+    monkeypatch.setenv("TIPHYS_RESULTS", str(tmp_path / "results"))
+    home = homes.home("default")
+    home.root.mkdir(parents=True)
+    written_runs.write(home, a.a_run())
+    return home
+
+
+def measure(tmp_path, *arguments):
+    """Run the command and return what it printed; its errors are raised."""
+    runner = click.testing.CliRunner()
+    into = str(tmp_path / "reports")
+    outcome = runner.invoke(measures.measure, ["--into", into, *arguments], catch_exceptions=False)
+    return outcome.output
+
+
+def test_table_json_results_and_page_are_written(lab, tmp_path):
+    """One command, four things; paths are printed."""
+    output = measure(tmp_path)
+    assert "mean completion, simulated min" in output
+    assert "valid at speed 60" in output
+    for path in ("reports/synthetic.json", "reports/synthetic.html", "results/synthetic.json"):
+        assert (tmp_path / path).is_file()
+        assert path in output.replace("\n", "")
+    figures = json.loads((tmp_path / "results" / "synthetic.json").read_text())
+    assert 70.0 == pytest.approx(figures["default.mean_completion_s"], abs=1e-3)
+    assert a.a_run().record.command == figures["command"]
+
+
+def test_an_invalid_run_is_marked_in_the_table(lab, tmp_path):
+    """It is still shown: a person may want to know why."""
+    calls = [
+        a.a_call(0, "create", "workflows", "wf-0"),
+        *a.calls_of(a.a_pod())[1:],
+        a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=0.5),
+    ]
+    written_runs.write(lab, a.a_run(calls=sorted(calls, key=lambda call: call.at)))
+    assert "INVALID" in measure(tmp_path)
+
+
+def test_a_pod_that_is_unaccounted_for_fails_the_command(lab, tmp_path):
+    """With everything written all the same, and the pod named."""
+    lab.journal.write_bytes(b"")
+    with pytest.raises(errors.RunError, match="wf-0-align-1"):
+        measure(tmp_path)
+    assert (tmp_path / "reports" / "synthetic.html").is_file()
+
+
+def test_a_workflow_that_did_not_end_fails_the_command(lab, tmp_path):
+    """A mean over the others is no answer."""
+    run = a.a_run(workflows=[a.a_workflow(ended_s=None, phase="")], outcome="timeout")
+    written_runs.write(lab, run)
+    with pytest.raises(errors.RunError, match="1 of 1 workflows did not end, first wf-0"):
+        measure(tmp_path)
+
+
+def test_a_run_under_way_is_not_measured(lab, tmp_path):
+    """Half a run looks like a quick one."""
+    record = msgspec.structs.replace(a.a_run().record, outcome="running", ended_at=None)
+    runs.write(lab, record)
+    with pytest.raises(errors.UsageError, match="still under way"):
+        measure(tmp_path)
+
+
+def test_an_unknown_run_is_refused(lab, tmp_path):
+    """Nothing is written."""
+    with pytest.raises(errors.UsageError, match="no run record"):
+        measure(tmp_path, "--run", "other")
+    assert not (tmp_path / "reports").exists()
