@@ -44,6 +44,8 @@ class Host(Protocol):
     """Folder of the simulated object store of this lab."""
     pod: apis.Object
     """The pod as last seen; read-only."""
+    address: str
+    """The pod's IP, which its status may not show yet."""
 
     async def compute(self, truth: Truth) -> Outcome:
         """Run the physics of the pod's task to its end (done, OOM, eviction) and return it."""

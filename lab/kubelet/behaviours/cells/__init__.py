@@ -1,0 +1,1 @@
+"""What stands inside a container: its first process and stand-ins; the standard library only."""

@@ -1,0 +1,2 @@
+# entrypoint: what images such as influxdb's put before their command; only runs it.
+exec "$@"

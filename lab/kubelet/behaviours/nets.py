@@ -1,0 +1,89 @@
+"""The node's side of the containers' network: names, the internet, and kubectl, on one socket.
+
+`HOME/net/node` takes one JSON line per connection (see `ask` in `cells/standins/webs.py`) and
+answers with one. Names are resolved as the cluster's DNS would: Services, to the addresses of their
+ready endpoints.
+"""
+
+import asyncio
+import logging
+import os
+import urllib.parse
+from typing import Any
+
+import msgspec
+
+from lab import apis
+from lab.kubelet.behaviours import grounds, kubectls, webs
+
+logger = logging.getLogger(__name__)
+
+_servers: dict[grounds.Ground, asyncio.Task[None]] = {}
+
+
+def open_node(ground: grounds.Ground) -> None:
+    """Serve the node's socket from now on; once for each ground."""
+    if ground not in _servers or _servers[ground].done():
+        ground.prepare()
+        _servers[ground] = asyncio.create_task(_serve(ground))
+
+
+async def _serve(ground: grounds.Ground) -> None:
+    path = ground.net / "node"
+    path.unlink(missing_ok=True)
+    # The socket's path may be longer than the kernel takes (108); the folder's number is not.
+    folder = os.open(ground.net, os.O_RDONLY | os.O_DIRECTORY)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            question = msgspec.json.decode(await reader.readline())
+            writer.write(msgspec.json.encode(await answer(ground, question)) + b"\n")
+            await writer.drain()
+        except (OSError, msgspec.DecodeError, KeyError, apis.ApiError) as error:
+            logger.warning("a container's question got no answer: %s", error)
+        finally:
+            writer.close()
+
+    try:
+        server = await asyncio.start_unix_server(serve, f"/proc/self/fd/{folder}/node")
+        path.chmod(0o777)
+        async with server:
+            await server.serve_forever()
+    finally:
+        os.close(folder)
+
+
+async def answer(ground: grounds.Ground, question: dict[str, Any]) -> dict[str, Any]:
+    """Answer one question of a container."""
+    namespace = str(question["namespace"])
+    if question["op"] == "kubectl":
+        kubectl = kubectls.Kubectl(ground, namespace)
+        code, out, err = await kubectl.run([str(word) for word in question["words"]])
+        return {"code": code, "out": out, "err": err}
+    if question["op"] == "http":
+        url = str(question["url"])
+        found = webs.answer(webs.sites(ground.root / "web.yaml"), url)
+        if found is not None:
+            return {"status": found.status, "body": found.body}
+        host = urllib.parse.urlsplit(url).hostname or ""
+        return {"addresses": await addresses(ground, host, namespace=namespace)}
+    raise KeyError(question["op"])
+
+
+async def addresses(ground: grounds.Ground, name: str, *, namespace: str) -> list[str]:
+    """Return the pod addresses behind a Service's name; empty where there is no such Service."""
+    service, _, rest = name.partition(".")
+    namespace = rest.split(".")[0] if rest else namespace
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    params = {"labelSelector": f"kubernetes.io/service-name={service}"}
+    try:
+        found = await ground.api.get(path, params=params)
+    except apis.ApiError:
+        return []
+    return [
+        address
+        for item in found["items"]
+        for endpoint in item.get("endpoints") or []
+        if (endpoint.get("conditions") or {}).get("ready", True)
+        for address in endpoint["addresses"]
+    ]
