@@ -41,6 +41,7 @@ class PodHost:
         self.artifacts = artifacts
         self.pod = life.item
         """The pod as last seen."""
+        self.address = life.memory.address or ""
         self._life = life
         self._computing = computing
         self._sleeps = 0
