@@ -15,7 +15,8 @@ from pathlib import Path
 
 from lab import apis, catalogs, clocks, errors, homes
 from lab.controlplane import certificates, configurations, states
-from lab.kubelet import controls, defaults, kubelets, ledgers, nodes, settings, streams
+from lab.kubelet import controls, kubelets, ledgers, nodes, settings, streams
+from lab.kubelet.behaviours import chooser, provisioners
 
 VERSION = "v1.36.3"
 """What nodes report as kubeletVersion to an API server that is no lab's."""
@@ -101,7 +102,7 @@ async def serve(chosen: settings.Settings) -> bool:
         ledger = stack.enter_context(ledgers.Ledger(chosen.home.journal, chosen.clock))
         api = await stack.enter_async_context(apis.Api(chosen.kubeconfig))
         kubelet = kubelets.Kubelet(
-            chosen, api, ledger=ledger, choose=defaults.choose, port=port, restart=restart
+            chosen, api, ledger=ledger, choose=chooser.choose, port=port, restart=restart
         )
         for server in (
             *await streams.serve(kubelet, sockets=sockets, certificate=chosen.certificate),
@@ -109,12 +110,14 @@ async def serve(chosen: settings.Settings) -> bool:
         ):
             stack.callback(server.close)
         running = loop.create_task(kubelet.run())
+        providing = loop.create_task(provisioners.run(api))
         waiting = loop.create_task(ending.wait())
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
         kubelet.close()
         if running.done():
             running.result()
         running.cancel()
+        providing.cancel()
     return again
 
 

@@ -23,6 +23,7 @@ from lab.kubelet import (
     statuses,
     streams,
 )
+from lab.kubelet.behaviours import grounds
 from tiphys.models.physics import engines
 
 logger = logging.getLogger(__name__)
@@ -196,8 +197,10 @@ class Kubelet:
         return streams.Executed()
 
     def log(self, namespace: str, pod: str, container: str) -> str | None:
-        """Return nothing for a container that there is: simulated programs print nothing."""
-        return None if self._life(namespace, pod, container) is None else ""
+        """Return what a container's commands printed; computed tasks print nothing."""
+        if self._life(namespace, pod, container) is None:
+            return None
+        return grounds.log(self.settings.home.root, namespace, pod, container)
 
     def _life(self, namespace: str, pod: str, container: str) -> lifecycles.Lifecycle | None:
         for known in self.known.values():

@@ -127,6 +127,13 @@ def of(host: contracts.Host) -> Ground:
     return ground
 
 
+def log(root: Path, namespace: str, pod: str, container: str) -> str:
+    """Return what a container printed, as far as it is kept; empty for one that is not known."""
+    ground = _grounds.get(root)
+    output = ground.logs.get((namespace, pod, container), b"") if ground else b""
+    return output.decode(errors="replace")
+
+
 @functools.cache
 def interpreter() -> Path:
     """Return the real Python (not that of a virtual environment, which lies elsewhere)."""
