@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from . import caches, curves, fillings, rates, states
+from . import caches, curves, groups, rates, states
 from .clusters import Floats
 from .states import State
 
@@ -21,7 +21,7 @@ def advance(state: State, flow: rates.Rates, dt_s: float) -> State:
     x[x > DONE] = 1.0
     moved = x - state.x
     before, after = curves.at(state.curves, state.x), curves.at(state.curves, x)
-    held = fillings.sums(state.node, after.bytes, nodes.count)
+    held = groups.sums(state.node, after.bytes, nodes.count)
     cache = caches.move(
         state.cache,
         moved,
@@ -43,7 +43,8 @@ def advance(state: State, flow: rates.Rates, dt_s: float) -> State:
         moved > 0, (after.area - before.area) * seconds_per_x, before.bytes * dt_s
     )
     used[states.USED_GPU] += work[states.GPU_S] * moved
-    peak = curves.peak_between(state.curves, state.x, x)
+    ends = np.maximum(before.bytes, after.bytes)
+    peak = curves.peak_between(state.curves, state.x, x, ends=ends)
     used[states.USED_PEAK] = np.maximum(used[states.USED_PEAK], peak)
     current = after.bytes
     if cache.readers:
@@ -51,7 +52,7 @@ def advance(state: State, flow: rates.Rates, dt_s: float) -> State:
     used[states.USED_CURRENT_PEAK] = np.maximum(
         used[states.USED_CURRENT_PEAK], np.maximum(current, peak)
     )
-    drawn = fillings.sums(state.node, flow.disk_bytes_per_s, nodes.count)
+    drawn = groups.sums(state.node, flow.disk_bytes_per_s, nodes.count)
     tokens = np.clip(
         state.tokens + (nodes.disk_bytes_per_s - drawn) * dt_s, 0.0, nodes.disk_burst_bytes
     )

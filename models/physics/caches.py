@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from . import fillings
+from . import groups
 from .clusters import Floats, Ints
 
 WHOLE = 1 - 1e-9
@@ -153,17 +153,17 @@ def missed(cache: Cache) -> Floats:
 
 def demand(cache: Cache, tasks: int) -> Floats:
     """Return the bytes [T] per unit of progress that each task brings from the disk."""
-    return fillings.sums(cache.task, missed(cache), tasks)
+    return groups.sums(cache.task, missed(cache), tasks)
 
 
 def charged(cache: Cache, tasks: int) -> Floats:
     """Return the resident bytes [T] that count into each task's memory.current."""
-    return fillings.sums(cache.task, cache.charged, tasks)
+    return groups.sums(cache.task, cache.charged, tasks)
 
 
 def total(cache: Cache, nodes: int) -> Floats:
     """Return the resident bytes [V] of each node."""
-    return fillings.sums(cache.node, cache.resident, nodes)
+    return groups.sums(cache.node, cache.resident, nodes)
 
 
 def move(
@@ -182,19 +182,19 @@ def move(
     if cache.readers:
         brought = missed(cache) * progress[cache.task]
         # Never more than the file: readers that joined in the middle would count pages twice.
-        wanted = fillings.sums(cache.file, brought, files)
+        wanted = groups.sums(cache.file, brought, files)
         space = np.maximum(cache.size - resident, 0.0)
         share = np.minimum(1.0, space / np.where(wanted > 0, wanted, 1.0))
         brought = brought * share[cache.file]
         charge = charge + brought
-        mine = fillings.sums(cache.task, charge, tasks)
+        mine = groups.sums(cache.task, charge, tasks)
         over = np.minimum(1.0, room_bytes / np.where(mine > 0, mine, 1.0))[cache.task]
         recycled = charge * (1 - over)
         charge = charge - recycled
-        resident = resident + fillings.sums(cache.file, brought - recycled, files)
+        resident = resident + groups.sums(cache.file, brought - recycled, files)
         used_at_s = used_at_s.copy()
         used_at_s[cache.file] = at_s
-    excess = fillings.sums(cache.node, resident, nodes) - free_bytes
+    excess = groups.sums(cache.node, resident, nodes) - free_bytes
     if (excess > 0).any():
         kept = _without_oldest(cache.node, resident, used_at_s, np.maximum(excess, 0.0))
         charge = charge * (kept / np.where(resident > 0, resident, 1.0))[cache.file]

@@ -129,10 +129,9 @@ def at(curves: Curves, x: Floats) -> Values:
     )
 
 
-def peak_between(curves: Curves, x0: Floats, x1: Floats) -> Floats:
-    """Return the largest value [T] of each curve on [x0, x1], ends included."""
-    inside = (curves.x > x0[:, None]) & (curves.x <= x1[:, None])
-    highest = np.where(inside, curves.bytes, 0.0).max(axis=1, initial=0.0)
-    ends: Floats = np.maximum(at(curves, x0).bytes, at(curves, x1).bytes)
-    result: Floats = np.maximum(highest, ends)
-    return result
+def peak_between(curves: Curves, before: Floats, after: Floats, *, ends: Floats) -> Floats:
+    """Return the largest value [T] of each curve from progress `before` to `after`; `ends` [T] is
+    the larger one of both ends."""
+    inside = (curves.x > before[:, None]) & (curves.x <= after[:, None])
+    highest: Floats = np.where(inside, curves.bytes, 0.0).max(axis=1, initial=0.0)
+    return np.asarray(np.maximum(highest, ends), dtype=np.float64)

@@ -16,6 +16,7 @@ import numpy as np
 from . import (
     advances,
     caches,
+    capacities,
     clusters,
     constants,
     curves,
@@ -445,7 +446,7 @@ class Engine:
         """Solve nodes anew after their tasks changed; all of them while shared links bind."""
         for index in sorted(indexes):
             block = self._blocks[index]
-            block.alone = rates.rates(block.state, shared=False)
+            block.alone = rates.rates(block.state, shared=False, start=block.alone.prices)
             self._shared[index, :-1] = block.alone.uplink_bytes_per_s
             self._shared[index, -1] = block.alone.store_total_bytes_per_s
         coupled = bool((self._shared.sum(axis=0) > self._capacity * (1 + COUPLING)).any())
@@ -474,7 +475,8 @@ class Engine:
             x=np.zeros(sum(counts)),
             tokens=np.concatenate([part.tokens for part in parts]),
         )
-        flow = rates.rates(whole)
+        prices = np.concatenate([block.flow.prices for block in self._blocks], axis=1)
+        flow = rates.rates(whole, start=prices)
         ends = np.cumsum(counts).tolist()
         return [
             flow.part(slice(end - count, end), slice(index, index + 1))
@@ -518,7 +520,9 @@ class Engine:
             memory_pressure=float(flow.memory_pressure[0]),
             disk_bytes_per_s=disk,
             disk_ops_per_s=ops,
-            disk_busy=max(disk / float(rates.disk_cap(state)[0]), ops / float(nodes.disk_iops[0])),
+            disk_busy=max(
+                disk / float(capacities.disk_bytes_per_s(state)[0]), ops / float(nodes.disk_iops[0])
+            ),
             disk_burst_left_bytes=float(state.tokens[0]),
             net_bytes_per_s=float((flow.store_bytes_per_s + flow.peer_bytes_per_s).sum()),
         )

@@ -5,7 +5,7 @@ from enum import Enum
 
 import numpy as np
 
-from . import caches, curves, fillings, rates
+from . import caches, curves, groups, rates
 from .clusters import Floats
 from .states import State
 
@@ -56,12 +56,12 @@ def next_event(state: State, flow: rates.Rates, *, reserve_bytes: float = 0.0) -
         if np.isfinite(state.curves.crossing).any():
             best = _earlier(best, (state.curves.crossing - x) / per_s, Kind.LIMIT)
         limit = nodes.memory_bytes - reserve_bytes
-        tight = fillings.sums(node, state.curves.peak, nodes.count) > limit
+        tight = groups.sums(node, state.curves.peak, nodes.count) > limit
         files = bool(state.cache.names)
         if files or tight.any():
             now = curves.at(state.curves, x)
-            held = fillings.sums(node, now.bytes, nodes.count)
-            growth = fillings.sums(node, now.slope * per_s, nodes.count)
+            held = groups.sums(node, now.bytes, nodes.count)
+            growth = groups.sums(node, now.slope * per_s, nodes.count)
             if tight.any():
                 left = limit - held
                 rising = tight & (growth > 0)
@@ -73,14 +73,14 @@ def next_event(state: State, flow: rates.Rates, *, reserve_bytes: float = 0.0) -
             if files and state.cache.readers:
                 brought = caches.missed(state.cache) * per_s[state.cache.task]
                 of_node = state.cache.node[state.cache.file]
-                rise = fillings.sums(of_node, brought, nodes.count) + growth
+                rise = groups.sums(of_node, brought, nodes.count) + growth
                 cached = caches.total(state.cache, nodes.count)
                 space = nodes.memory_bytes - held - cached
                 fills = (space > _slack(nodes.memory_bytes)) & (rise > 0)
                 until = np.where(fills, space / np.where(fills, rise, 1.0), np.inf)
                 best = _earlier(best, until, Kind.CACHE)
     if state.tokens.any():
-        drain = fillings.sums(node, flow.disk_bytes_per_s, nodes.count) - nodes.disk_bytes_per_s
+        drain = groups.sums(node, flow.disk_bytes_per_s, nodes.count) - nodes.disk_bytes_per_s
         dries = (state.tokens > 0) & (drain > 0)
         until = np.where(dries, state.tokens / np.where(dries, drain, 1.0), np.inf)
         best = _earlier(best, until, Kind.BUCKET)

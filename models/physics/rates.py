@@ -4,24 +4,17 @@
 
 A task is in one phase at a time, so on average it uses a resource only for its phase's part of
 the cycle. Capacities bind these averages: a task that waits for its disk 55 % of the time leaves
-55 % of its cores to others. Every resource then has a level (see `fillings`), and the levels are
-found in turn, each exactly, until none moves: usually one to six rounds.
+55 % of its cores to others.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from . import constants, fillings, links, states
-from .clusters import Floats, Ints
+from . import balances, capacities, constants, groups, slowdowns, states
+from .capacities import Link, Local
+from .clusters import Floats
 from .states import State
-
-ROUNDS = 100
-"""At most; what is left then is made to fit by `_within`."""
-DAMPED_AFTER = 10
-"""Rounds after which the memory slow-down moves by half steps only."""
-TOLERANCE = 1e-9
-"""Change of any phase, relative to the cycle, at which the rounds end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +43,8 @@ class Rates:
     """[R] average over each rack's uplink, of the tasks given."""
     store_total_bytes_per_s: float
     """Average from and to the store, of the tasks given."""
+    prices: Floats
+    """[K, V] seconds per unit at which each capacity of a node is shared; 0 where it is enough."""
 
     def part(self, tasks: slice, nodes: slice) -> "Rates":
         """Return the rates of some tasks and nodes; uplinks and store stay those of all."""
@@ -65,176 +60,98 @@ class Rates:
             memory_pressure=self.memory_pressure[nodes],
             uplink_bytes_per_s=self.uplink_bytes_per_s,
             store_total_bytes_per_s=self.store_total_bytes_per_s,
+            prices=self.prices[:, nodes],
         )
 
 
-def disk_cap(state: State) -> Floats:
-    """Return the bytes/s [V] that each disk serves now: burst while tokens last."""
-    nodes = state.machines
-    return np.where(state.tokens > 0, nodes.disk_burst_bytes_per_s, nodes.disk_bytes_per_s)
-
-
-def latency(pressure: Floats) -> Floats:
-    """Return the rise of memory latency at a demand over the sustained bandwidth; 1 at rest.
-
-    Served bandwidth follows demand up to the knee and then bends towards 1 without reaching it:
-    served(p) = k + (1 - k)(1 - exp(-(p - k) / (1 - k))); latency is demand over served.
-    """
-    knee = constants.MEMORY_KNEE
-    beyond = np.maximum(pressure - knee, 0.0) / (1 - knee)
-    served = knee + (1 - knee) * -np.expm1(-beyond)
-    return np.where(pressure > knee, pressure / served, 1.0)
-
-
-def rates(state: State, *, shared: bool = True) -> Rates:
+def rates(state: State, *, shared: bool = True, start: Floats | None = None) -> Rates:
     """Return the rates of all tasks.
 
     `shared=False` leaves out contention for rack uplinks and the store: for some nodes of a cluster
-    on their own, when the caller knows that those links do not bind.
+    on their own, when the caller knows that those links do not bind. `start` [K, V] are the prices
+    of an earlier state of the same nodes: it saves time and changes nothing but the last digits.
     """
     work, node, nodes = state.work, state.node, state.machines
-    cpu_s, cap, weight = work[states.CPU_S], work[states.CPU_CAP], work[states.CPU_WEIGHT]
-    disk_bytes, disk_ops = work[states.DISK_BYTES], work[states.DISK_OPS]
-    bytes_cap = disk_cap(state)
-    network = links.Links(state, shared=shared)
-
-    cores, slow = cap, np.ones_like(cap)
-    cpu_alone = cpu_s / cap
-    disk_alone = np.maximum(disk_bytes / bytes_cap[node], disk_ops / nodes.disk_iops[node])
-    disk, net = disk_alone, network.alone
+    times = capacities.alone(state)
     fixed = work[states.GPU_S] + work[states.ROUND_TRIP_S]
-    fixed = fixed + np.maximum(constants.LEAST_TASK_S - (cpu_alone + disk + net + fixed), 0.0)
+    cycle = times.sum(axis=0) + fixed
+    fixed = fixed + np.maximum(constants.LEAST_TASK_S - cycle, 0.0)
+    per_s = 1 / np.maximum(cycle, constants.LEAST_TASK_S)
+    slow = np.ones_like(per_s)
+    local = capacities.local(state)
+    bus = slowdowns.Bus(
+        node=node,
+        traffic=work[states.TRAFFIC_BYTES],
+        sensitivity=work[states.SENSITIVITY],
+        bandwidth=nodes.memory_bandwidth,
+    )
 
-    has_traffic, has_disk = bool(work[states.TRAFFIC_BYTES].any()), bool(disk_alone.any())
-    has_net = bool(net.any())
-    pressure = np.zeros(nodes.count)
-    cpu_level = bytes_level = ops_level = None
-    bytes_phase = ops_phase = np.zeros_like(cap)
-    for turn in range(ROUNDS):
-        before = (cpu_s * slow / cores, disk, net, ops_phase)
-        rest = disk + net + fixed
-        if has_traffic:
-            last = slow
-            slow, pressure = _slowdown(state, cpu_s / cores, rest=rest)
-            if turn > DAMPED_AFTER:
-                slow = (slow + last) / 2
-        loaded = cpu_s * slow
-        cpu_level = fillings.levels(
-            loaded,
-            ((loaded, cpu_alone * slow),),
-            rest=rest,
-            weight=weight,
-            group=node,
-            capacity=nodes.cores,
-            guess=cpu_level,
+    # Whatever slows a task lowers all its uses: what is enough for all tasks alone never binds.
+    pressure = bus.pressure(1 / per_s)
+    full = (local.use(per_s) > local.amounts).any(axis=0) | (pressure > constants.MEMORY_KNEE)
+    links = [
+        link
+        for link in (capacities.links(state) if shared else [])
+        if (link.use(per_s) > link.amount).any()
+    ]
+    prices = np.zeros_like(local.amounts)
+    if links:
+        balance = balances.with_links(local, links, times, fixed=fixed, bus=bus, start=start)
+        times, slow, prices = balance.times, balance.slow, balance.prices
+    elif full.all():
+        balance = balances.of_nodes(local, times, fixed=fixed, bus=bus, start=start)
+        times, slow, prices = balance.times, balance.slow, balance.prices
+    elif full.any():
+        places, tasks = np.flatnonzero(full), np.flatnonzero(full[node])
+        balance = balances.of_nodes(
+            local.of_nodes(places, tasks),
+            times[:, tasks],
+            fixed=fixed[tasks],
+            bus=bus.of_nodes(places, tasks),
+            start=None if start is None else start[:, places],
         )
-        cores = cap if cpu_level is None else np.minimum(cap, weight * cpu_level[node])
-        cpu = loaded / cores
-        if has_disk:
-            rest = cpu + net + fixed
-            bytes_level = fillings.levels(
-                disk_bytes,
-                ((disk_bytes, np.maximum(disk_alone, ops_phase)),),
-                rest=rest,
-                weight=None,
-                group=node,
-                capacity=bytes_cap,
-                guess=bytes_level,
-            )
-            bytes_phase = fillings.phase(disk_bytes, bytes_level, node)
-            ops_level = fillings.levels(
-                disk_ops,
-                ((disk_ops, np.maximum(disk_alone, bytes_phase)),),
-                rest=rest,
-                weight=None,
-                group=node,
-                capacity=nodes.disk_iops,
-                guess=ops_level,
-            )
-            ops_phase = fillings.phase(disk_ops, ops_level, node)
-            disk = np.maximum(disk_alone, np.maximum(bytes_phase, ops_phase))
-        if has_net:
-            net = network.share(cpu + disk + fixed)
-        # The CPU saw the old disk and net, memory the old cores, bytes the old operations; the rest
-        # was solved with what holds now.
-        allowed = TOLERANCE * (cpu + disk + net + fixed)
-        settled = True
-        for now, then, needed in (
-            (cpu, before[0], has_traffic),
-            (disk, before[1], has_disk),
-            (net, before[2], has_net),
-            (ops_phase, before[3], bytes_level is not None),
-        ):
-            if needed and (np.abs(now - then) > allowed).any():
-                settled = False
-                break
-        if settled and not network.moved:
-            break
-    per_s = _within(state, network, 1 / (cpu + disk + net + fixed), slow=slow, bytes_cap=bytes_cap)
+        times[:, tasks], slow[tasks] = balance.times, balance.slow
+        prices[:, places] = balance.prices
+    if links or full.any():
+        cycle = times.sum(axis=0) + fixed
+        pressure = bus.pressure(cycle - times[capacities.CPU] * (1 - 1 / slow))
+        per_s = _within(local, links, bus, 1 / cycle, slow=slow)
+
+    loaded, cpu = work[states.CPU_S] * slow, times[capacities.CPU]
+    store = work[states.STORE_BYTES] * per_s
+    off_rack = work[states.OFF_RACK] * work[states.PEER_BYTES] * per_s
     return Rates(
         per_s=per_s,
-        cores=cores,
+        cores=np.where(cpu > 0, loaded / np.where(cpu > 0, cpu, 1.0), work[states.CPU_CAP]),
         slowdown=slow,
-        cpu_cores=cpu_s * slow * per_s,
-        disk_bytes_per_s=disk_bytes * per_s,
-        disk_ops_per_s=disk_ops * per_s,
-        store_bytes_per_s=work[states.STORE_BYTES] * per_s,
+        cpu_cores=loaded * per_s,
+        disk_bytes_per_s=work[states.DISK_BYTES] * per_s,
+        disk_ops_per_s=work[states.DISK_OPS] * per_s,
+        store_bytes_per_s=store,
         peer_bytes_per_s=work[states.PEER_BYTES] * work[states.OFF_NODE] * per_s,
         memory_pressure=pressure,
-        uplink_bytes_per_s=network.uplink_use(per_s),
-        store_total_bytes_per_s=float((work[states.STORE_BYTES] * per_s).sum()),
+        uplink_bytes_per_s=groups.sums(
+            nodes.rack[node], store + off_rack, len(nodes.uplink_bytes_per_s)
+        ),
+        store_total_bytes_per_s=float(store.sum()),
+        prices=prices,
     )
 
 
-def _slowdown(state: State, cpu: Floats, *, rest: Floats) -> tuple[Floats, Floats]:
-    """Return the memory slow-down [T] and pressure [V]; `cpu` [T] is the CPU phase without it.
-
-    Latency slows by sensitivity. If tasks then still ask for more than the bandwidth, each that has
-    traffic is slowed by the same further amount until the bytes fit.
-    """
-    node, count = state.node, state.machines.count
-    bandwidth = state.machines.memory_bandwidth
-    traffic, sensitivity = state.work[states.TRAFFIC_BYTES], state.work[states.SENSITIVITY]
-    pressure = fillings.sums(node, traffic / (cpu + rest), count) / bandwidth
-    if not (pressure > constants.MEMORY_KNEE).any():
-        return np.ones_like(cpu), pressure
-    slow = 1 + sensitivity * (latency(pressure)[node] - 1)
-    moves = traffic > 0
-    extra = np.zeros(count)
-    for _ in range(fillings.STEPS):
-        cycle = cpu * (slow + np.where(moves, extra[node], 0.0)) + rest
-        served = traffic / cycle
-        over = fillings.sums(node, served, count) - bandwidth
-        if not (over > fillings.TOLERANCE * bandwidth).any():
-            break
-        fall = fillings.sums(node, served * cpu / cycle, count)
-        extra = extra + np.where(over > 0, over / np.where(fall > 0, fall, 1.0), 0.0)
-    return slow + np.where(moves, extra[node], 0.0), pressure
-
-
 def _within(
-    state: State, network: links.Links, per_s: Floats, *, slow: Floats, bytes_cap: Floats
+    local: Local, links: list[Link], bus: slowdowns.Bus, per_s: Floats, *, slow: Floats
 ) -> Floats:
     """Return the rates, lowered where rounding or unfinished rounds left a capacity exceeded."""
-    work, node, nodes = state.work, state.node, state.machines
     scale = np.ones_like(per_s)
-    for load, capacity in (
-        (work[states.CPU_S] * slow, nodes.cores),
-        (work[states.TRAFFIC_BYTES], nodes.memory_bandwidth),
-        (work[states.DISK_BYTES], bytes_cap),
-        (work[states.DISK_OPS], nodes.disk_iops),
-    ):
-        scale = _lowered(scale, load, per_s, group=node, capacity=capacity)
-    for load, group, capacity in network.loads:
-        scale = _lowered(scale, load, per_s, group=group, capacity=capacity)
+    taken = local.use(per_s, slow=slow)
+    over = taken > local.amounts
+    if over.any():
+        fits = np.where(over, local.amounts / np.where(over, taken, 1.0), 1.0)
+        for load, fit in zip(local.loads, fits, strict=True):
+            scale = np.where(load > 0, np.minimum(scale, fit[local.node]), scale)
+    excess = np.maximum(bus.pressure(1 / per_s), 1.0)
+    scale = np.where(bus.traffic > 0, np.minimum(scale, 1 / excess[bus.node]), scale)
+    for link in links:
+        excess = np.maximum(link.use(per_s) / link.amount, 1.0)
+        scale = np.where(link.load > 0, np.minimum(scale, 1 / excess[link.group]), scale)
     return per_s * scale
-
-
-def _lowered(
-    scale: Floats, load: Floats, per_s: Floats, *, group: Ints, capacity: Floats
-) -> Floats:
-    use = fillings.sums(group, load * per_s, len(capacity))
-    if not (use > capacity).any():
-        return scale
-    fits = np.minimum(1.0, capacity / np.where(use > 0, use, 1.0))[group]
-    return np.where(load > 0, np.minimum(scale, fits), scale)

@@ -15,18 +15,20 @@ from .tasks import Task
 
 CPU_S = 0
 """Core-seconds on this node without memory slow-down: C x noise / (speed x affinity)."""
-CPU_CAP = 1
-"""Most cores while on CPU: min(parallelism, limit, cores of the node)."""
-CPU_WEIGHT = 2
-"""Cores requested, the least weight at least."""
-TRAFFIC_BYTES = 3
-"""Memory traffic of the whole task."""
-SENSITIVITY = 4
-DISK_BYTES = 5
+DISK_BYTES = 1
 """Bytes that reach the disk: written, and read past the page cache. The cache keeps it current."""
-DISK_OPS = 6
+DISK_OPS = 2
 """Operations that reach the disk."""
-STORE_BYTES = 7
+STORE_BYTES = 3
+LOADS = 4
+"""The first rows are what a unit of progress takes of a node's capacities, in their order."""
+CPU_CAP = 4
+"""Most cores while on CPU: min(parallelism, limit, cores of the node)."""
+CPU_WEIGHT = 5
+"""Cores requested, the least weight at least."""
+TRAFFIC_BYTES = 6
+"""Memory traffic of the whole task."""
+SENSITIVITY = 7
 PEER_BYTES = 8
 """Bytes to siblings."""
 OFF_NODE = 9
