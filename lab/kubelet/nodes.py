@@ -76,6 +76,9 @@ def labels(place: Place) -> dict[str, str]:
         "kubernetes.io/hostname": place.name,
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
+        # Deprecated, but every kubelet still sets them.
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": group.instance_type,
         "topology.kubernetes.io/region": "lab",
         "topology.kubernetes.io/zone": group.zone,
