@@ -5,6 +5,7 @@
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 
 import click
 
@@ -62,10 +63,10 @@ def main() -> None:
     """A real Kubernetes control plane with Argo Workflows and simulated nodes, on this machine."""
 
 
-def run() -> int:
+def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code that belongs to the error (see lab.errors)."""
     try:
-        code = main.main(prog_name="python -m lab", standalone_mode=False)
+        code = main.main(arguments, prog_name="python -m lab", standalone_mode=False)
     except errors.LabError as error:
         click.secho("error: ", err=True, nl=False, fg="red")
         click.echo(str(error), err=True)

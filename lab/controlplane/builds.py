@@ -146,6 +146,9 @@ def _complete(item: Target) -> bool:
 
 
 def _build(item: Target, tell: Tell) -> None:
+    for left in item.folder.glob(".[!l]*"):
+        # A killed build's; whoever holds the lock is alone here.
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
     source = item.tool.module
     if item.tool.name == "argo":
         module = _module_folder(item, tell)

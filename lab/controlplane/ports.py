@@ -5,6 +5,7 @@ keeps trying a server that is down can be given that very port as its own source
 and so keep the server from coming back.
 """
 
+import contextlib
 import random
 import socket
 from dataclasses import dataclass
@@ -78,14 +79,20 @@ def holder(port: int) -> Holder | None:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        try:
-            names = {str(path.readlink()) for path in (entry / "fd").iterdir()}
-        except OSError:
-            continue
-        if names & links:
+        if _descriptors(entry) & links:
             pid = int(entry.name)
             return Holder(port=port, pid=pid, command=processes.command(pid))
     return Holder(port=port, pid=None, command="")
+
+
+def _descriptors(entry: Path) -> set[str]:
+    """Return what a process (its folder in `/proc`) has open; less where we may not look."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for path in (entry / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(path.readlink()))
+    return found
 
 
 def _candidates() -> range:

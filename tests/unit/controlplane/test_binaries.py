@@ -1,0 +1,119 @@
+from pathlib import Path
+
+import pytest
+
+from lab import errors
+from lab.controlplane import binaries, states, tools
+from tests.unit.controlplane import fake_tools as a
+
+KUBERNETES = tools.KUBERNETES_VERSIONS[0]
+NAMES = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "workflow-controller",
+)
+ASKED = states.Asked()
+
+
+def prebuilt(folder: Path, *, says: str = f"Kubernetes {KUBERNETES}") -> Path:
+    """Fill a folder as envtest lays it out, with Argo's manifests beside."""
+    for name in NAMES:
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho {says}\n")
+        program.chmod(0o755)
+    (folder / "manifests" / "crds" / "minimal").mkdir(parents=True)
+    return folder
+
+
+def test_prebuilt_programs_are_taken_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Go is needed then."""
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    monkeypatch.setenv("PATH", "")
+
+    found = binaries.find(ASKED)
+
+    assert str(tmp_path / "kube-apiserver") == found.kube_apiserver
+    assert str(tmp_path / "manifests") == found.argo_manifests
+
+
+def test_all_that_is_missing_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one after the other."""
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    (tmp_path / "etcd").unlink()
+    (tmp_path / "kube-scheduler").chmod(0o644)
+
+    with pytest.raises(errors.SetupError, match=r"lacks etcd, kube-scheduler: put them there"):
+        binaries.find(ASKED)
+
+
+def test_argos_crds_are_part_of_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs alone do not make a cluster that knows workflows."""
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    (tmp_path / "manifests" / "crds" / "minimal").rmdir()
+
+    with pytest.raises(errors.SetupError, match="lacks manifests/crds/minimal"):
+        binaries.find(ASKED)
+
+
+def test_a_prebuilt_kubernetes_of_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results would carry the wrong version."""
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path, says="Kubernetes v1.30.0")))
+
+    with pytest.raises(errors.SetupError, match=r"`Kubernetes v1.30.0`, but .* was asked for"):
+        binaries.find(ASKED)
+
+
+@pytest.mark.parametrize("content", ["#!/bin/sh\necho no libc >&2; exit 1\n", "\x7fELF"])
+def test_a_prebuilt_program_that_does_not_start_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """Before anything else is started."""
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    (tmp_path / "etcd").write_text(content)
+
+    with pytest.raises(errors.SetupError, match=r"etcd does not start \(.*\); replace it"):
+        binaries.find(ASKED)
+
+
+def test_without_prebuilt_programs_go_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its absence is told before anything is written."""
+    monkeypatch.delenv("TIPHYS_LAB_BIN", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(errors.SetupError, match="no `go` on PATH"):
+        binaries.find(ASKED)
+
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_what_was_built_is_found_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each program in the folder of its tool and key."""
+    monkeypatch.delenv("TIPHYS_LAB_BIN", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    log = a.install_go(tmp_path, monkeypatch, version="go1.99.0")
+    for tool in tools.needed(KUBERNETES):
+        folder = tmp_path / "cache" / "tiphys" / "bin" / tool.key("go1.99.0")
+        (folder / "manifests").mkdir(parents=True)
+        for program in tool.programs:
+            (folder / program.name).touch(mode=0o755)
+
+    found = binaries.find(ASKED)
+
+    assert "build" not in log.read_text()
+    assert Path(found.etcd).parent.name == tools.etcd().key("go1.99.0")
+    assert Path(found.workflow_controller).parent == Path(found.argo_manifests).parent

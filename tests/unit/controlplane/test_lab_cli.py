@@ -1,0 +1,151 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lab import errors
+from lab.cli import displays, groups, tables
+from lab.controlplane import builds
+
+
+def step(**changes: object) -> builds.Progress:
+    """Return a step of the second of five builds."""
+    return builds.Progress(
+        **{
+            "program": "kube-apiserver",
+            "number": 2,
+            "count": 5,
+            "stage": builds.Stage.COMPILING,
+            "packages": 312,
+            "packages_at_most": 1948,
+            "elapsed_s": 45.2,
+            **changes,
+        }
+    )
+
+
+def test_help_lists_the_commands_and_imports_none() -> None:
+    """It answers at once: neither aiohttp nor numpy is loaded for it."""
+    code = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from lab.cli import groups\n"
+        "print(CliRunner().invoke(groups.main, ['--help']).output)\n"
+        "assert not {'aiohttp', 'numpy', 'rich', 'cryptography'} & set(sys.modules)\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+    for name in ("up", "down", "status", "kubeconfig", "logs", "nodes", "build", "component"):
+        assert f"  {name} " in shown
+
+
+@pytest.mark.parametrize("name", ["up", "down", "status", "logs", "nodes", "build", "component"])
+def test_each_command_explains_itself(name: str) -> None:
+    """With its options."""
+    result = CliRunner().invoke(groups.main, [name, "--help"])
+
+    assert 0 == result.exit_code
+    assert "Usage:" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["status", "-n", "nowhere"], 2, "lab 'nowhere' is not running: start it with"),
+        (["kubeconfig", "-n", "nowhere"], 2, "lab 'nowhere' is not running: start it with"),
+        (["component", "kill", "etcd", "-n", "nowhere"], 2, "does not listen"),
+        (["logs", "etcd", "-n", "nowhere"], 2, "no log of 'etcd' in lab 'nowhere'"),
+        (["up", "-n", "No Name"], 2, "'No Name' cannot name a lab"),
+        (["up", "--cluster", "nowhere"], 2, "no cluster 'nowhere': choose one of"),
+        (["up", "--without", "etcd"], 2, "--without etcd: choose from"),
+        (["up", "--speed", "0"], 2, "--speed 0.0: it must be above 0"),
+        (["up", "--owner-pid", "4194303"], 2, "--owner-pid 4194303: there is no such process"),
+        (["up", "--kubernetes", "v1.2.3"], 2, "'v1.2.3' is not one of"),
+        (["fly"], 2, "No such command 'fly'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_an_exit_code(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    """And nothing is written."""
+    home = tmp_path / "labs"
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(home))
+
+    assert code == groups.run(arguments)
+    assert said in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_an_error_is_no_traceback(tmp_path: Path) -> None:
+    """Also as a program of its own."""
+    result = subprocess.run(
+        [sys.executable, "-m", "lab", "status"],
+        env={"TIPHYS_LAB_HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (2, 1) == (result.returncode, len(result.stderr.splitlines()))
+    assert result.stderr.startswith("error: lab 'default' is not running")
+
+
+def test_taking_down_what_is_down_is_no_error(tmp_path: Path) -> None:
+    """A person who is not sure may simply say it."""
+    result = CliRunner().invoke(groups.main, ["down"], env={"TIPHYS_LAB_HOME": str(tmp_path)})
+
+    assert (0, "lab 'default' was down\n") == (result.exit_code, result.output)
+
+
+def test_a_home_that_is_too_deep_for_sockets_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux cuts the path of a Unix socket at 107 bytes."""
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path / ("x" * 120)))
+
+    result = CliRunner().invoke(groups.main, ["up"])
+
+    assert isinstance(result.exception, errors.UsageError)
+    assert "choose a shorter TIPHYS_LAB_HOME" in str(result.exception)
+
+
+def test_a_build_is_told_in_words() -> None:
+    """Which program of how many, what it is at, how far, since when."""
+    assert (
+        "kube-apiserver (2 of 5): compiling, 312 packages of at most 1948, 45 s"
+        == displays.in_words(step())
+    )
+
+
+def test_without_a_terminal_a_build_says_a_line_every_20_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plus one for each new program and each end."""
+    now = 1000.0
+    monkeypatch.setattr(displays.time, "monotonic", lambda: now)
+    with displays.Builds(terminal=False) as shown:
+        for _ in range(41):
+            shown.report(step())
+            now += 1
+        shown.report(step(stage=builds.Stage.DONE))
+
+    lines = capsys.readouterr().err.splitlines()
+    assert 1 + 3 + 1 == len(lines)
+    assert "building 5 programs" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(45.4, "45 s"), (200, "3m 20s"), (18_120, "5h 02m")]
+)
+def test_a_span_is_short(seconds: float, expected: str) -> None:
+    """It must fit a column."""
+    assert expected == tables.span(seconds)
