@@ -1,0 +1,55 @@
+"""Documents that can fail: links lead somewhere, decisions are dated, libraries explained."""
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.unit.architecture import trees
+
+DECISIONS = sorted((trees.ROOT / "docs" / "adr").glob("[0-9]*.md"))
+LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
+DATED = re.compile(r"\d{4}-\d{2}-\d{2}, (accepted|superseded by \d+)")
+
+
+def test_every_link_leads_to_a_file() -> None:
+    """Relative links in tracked Markdown point at files that exist."""
+    broken = [
+        f"{path.relative_to(trees.ROOT)}: {target}"
+        for path in trees.tracked(".md")
+        for target in LINK.findall(path.read_text())
+        if not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_each_decision_is_numbered_dated_and_short(path: Path) -> None:
+    """A decision's heading repeats its number, its second line its date; it fits on one page."""
+    heading, blank, dated, *rest = path.read_text().splitlines()
+    assert heading.startswith(f"# {int(path.name[:4])}. ")
+    assert blank == ""
+    assert DATED.fullmatch(dated)
+    assert len(rest) < 60
+
+
+def test_no_two_decisions_share_a_number() -> None:
+    """Numbers are given once."""
+    numbers = [path.name[:4] for path in DECISIONS]
+    assert sorted(set(numbers)) == numbers
+
+
+def test_every_dependency_is_explained() -> None:
+    """Each library in setup.cfg is named in a decision, unless nothing uses it yet."""
+    settings = configparser.ConfigParser()
+    settings.read(trees.ROOT / "setup.cfg")
+    extras = settings["options.extras_require"]
+    texts = settings["options"]["install_requires"].splitlines()
+    for extra in set(extras) - {"postgres", "train"}:
+        texts += extras[extra].splitlines()
+    wanted = {Requirement(text).name for text in texts if text and not text.startswith("#")}
+    told = "\n".join(path.read_text() for path in DECISIONS).lower()
+    missing = {name for name in wanted if not re.search(rf"\b{re.escape(name.lower())}\b", told)}
+    assert missing == set(), "add a page to docs/adr"
