@@ -262,7 +262,7 @@ def _explain(item: Target, complaint: str) -> errors.SetupError:
     lines = [line for line in complaint.splitlines() if not line.startswith("#")]
     first = lines[0].strip() if lines else "Go gave no reason"
     if any(sign.lower() in lowered for sign in NO_MODULES):
-        proxy = os.environ.get("GOPROXY", "https://proxy.golang.org")
+        proxy = os.environ.get("GOPROXY", "Go's default")
         return errors.SetupError(
             f"the Go modules for {what} could not be fetched through GOPROXY={proxy} ({first}): "
             "check the network, set GOPROXY to a mirror that you can reach, "
