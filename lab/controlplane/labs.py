@@ -157,8 +157,8 @@ def _clear(home: homes.Home) -> bool:
     left = [item for item in {*recorded, *processes.of_lab(home.root)} if item.alive]
     processes.end(left, grace_s=0.0)
     home.state.unlink(missing_ok=True)
-    for socket in (home.supervisor_socket, home.kubelet_socket):
-        socket.unlink(missing_ok=True)
+    for path in (home.supervisor_socket, home.kubelet_socket, home.kubeconfig):
+        path.unlink(missing_ok=True)
     return bool(left)
 
 

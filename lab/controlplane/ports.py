@@ -15,6 +15,8 @@ from lab import errors
 from lab.controlplane import processes
 
 LOWEST, HIGHEST = 20000, 65000
+TRIES = 100
+"""Ports to look at for each that is wanted."""
 LISTEN = "0A"
 """Socket state in `/proc/net/tcp`."""
 
@@ -40,13 +42,16 @@ def free(count: int, *, chance: random.Random | None = None) -> list[int]:
     ready to ask again. Raises `SetupError` when no port can be had.
     """
     chance = chance or random.Random()
+    candidates = _candidates()
     found: list[int] = []
-    for _ in range(100 * count):
-        port = chance.choice(_candidates())
+    for _ in range(TRIES * count):
+        if len(found) == count:
+            break
+        port = chance.choice(candidates)
         if port not in found and is_free(port):
             found.append(port)
-        if len(found) == count:
-            return found
+    if len(found) == count:
+        return found
     raise errors.SetupError(
         f"no {count} free ports on 127.0.0.1 between {LOWEST} and {HIGHEST}: "
         "end some of the programs that listen there (`ss -ltn` shows them)"

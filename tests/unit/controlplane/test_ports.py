@@ -27,6 +27,11 @@ def test_free_ports_differ_and_can_be_listened_on() -> None:
     assert all(ports.is_free(port) for port in found)
 
 
+def test_who_needs_no_port_gets_none() -> None:
+    """Not every component listens."""
+    assert [] == ports.free(0)
+
+
 def test_no_port_is_one_that_the_kernel_gives_to_clients() -> None:
     """Else a client that waits for a server could be connected to itself."""
     text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
