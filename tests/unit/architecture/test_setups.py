@@ -1,0 +1,129 @@
+"""`.ci/setup` and `.ci/run` when something is wrong: one sentence, an exit code, nothing left."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.architecture import trees
+
+OLD = """#!/bin/sh
+if [ "$1" = --version ]; then echo Python 3.9.2; else exit 1; fi
+"""
+WITHOUT_VENV = """#!/bin/sh
+case "$2" in *venv*) exit 1;; esac
+"""
+SLOW = """#!/bin/sh
+if [ "$1 $2" = "-m venv" ]; then touch started; exec sleep 60; fi
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return the least that the two scripts need, in a folder of their own."""
+    shutil.copytree(trees.ROOT / ".ci", tmp_path / ".ci")
+    for name in ("requirements.lock", "setup.cfg", "pyproject.toml"):
+        shutil.copy(trees.ROOT / name, tmp_path)
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def program(checkout: Path, name: str, text: str) -> Path:
+    """Put an executable script into `checkout`'s bin folder."""
+    path = checkout / "bin" / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def start(checkout: Path, *command: str, **environment: str) -> subprocess.Popen[str]:
+    """Start a command in a group of its own; it finds the programs of `checkout` first."""
+    return subprocess.Popen(
+        command,
+        cwd=checkout,
+        env={**os.environ, "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_an_old_python_is_named_with_what_to_do(checkout: Path) -> None:
+    """The sentence says what was found and how to choose another; nothing is made."""
+    old = program(checkout, "old", OLD)
+    process = start(checkout, ".ci/setup", "python", PYTHON=str(old))
+    said, _ = process.communicate()
+    assert process.returncode == 3
+    assert said == (
+        f"set-up: Python 3.11 or newer is needed ({old} is Python 3.9.2); install it, or name one: "
+        "make test PYTHON=/path/to/python3.12\n"
+    )
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_without_venv_names_the_package(checkout: Path) -> None:
+    """Where nothing may be installed, the sentence names what is missing."""
+    python = program(checkout, "bare", WITHOUT_VENV)
+    program(checkout, "apt-get", "#!/bin/sh\nexit 1\n")
+    process = start(checkout, ".ci/setup", "python", PYTHON=str(python))
+    said, _ = process.communicate()
+    assert process.returncode == 3
+    assert "install its venv module (Debian: apt-get install python3-venv)" in said
+    assert not (checkout / ".venv").exists()
+
+
+def test_an_interrupted_set_up_is_begun_again(checkout: Path) -> None:
+    """Ctrl-C ends it with a sentence; the next one removes what was half made."""
+    slow = program(checkout, "slow", SLOW)
+    for expected in ("new environment", "removing .venv"):
+        process = start(checkout, ".ci/setup", "python", PYTHON=str(slow))
+        limit = time.monotonic() + 10
+        while not (checkout / "started").exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=10)
+        assert process.returncode == 130, said
+        assert expected in said
+        assert "interrupted; the same command continues" in said
+        (checkout / "started").unlink()
+
+
+def test_an_unknown_step_lists_the_steps(checkout: Path) -> None:
+    """A misspelt step is refused by name."""
+    process = start(checkout, ".ci/setup", "pyhton")
+    said, _ = process.communicate()
+    assert process.returncode == 3
+    assert said == "set-up: no step 'pyhton'; the steps are python, debian, binaries\n"
+
+
+@pytest.mark.parametrize(("lint", "test", "code"), [(0, 0, 0), (0, 1, 1), (1, 0, 1)])
+def test_ci_runs_both_and_fails_if_either_does(
+    checkout: Path, lint: int, test: int, code: int
+) -> None:
+    """A failing lint does not hide the tests, nor does it count as passed."""
+    program(checkout, "make", f"#!/bin/sh\ntest $1 = lint && exit {lint}\nexit {test}\n")
+    process = start(checkout, ".ci/run")
+    said, _ = process.communicate()
+    assert (code, 2) == (process.returncode, said.count("exit code"))
+
+
+def test_ci_finds_and_ends_what_was_left_running(checkout: Path) -> None:
+    """A process that outlives the run fails it, is named, and is ended, however detached it is."""
+    left = "setsid sleep 300 >/dev/null 2>&1 &\necho $! > pid"
+    program(checkout, "make", f"#!/bin/sh\nif [ $1 = test ]; then\n{left}\nfi\n")
+    process = start(checkout, ".ci/run")
+    said, _ = process.communicate()
+    pid = int((checkout / "pid").read_text())
+    assert process.returncode == 1
+    assert f"{pid} sleep 300" in said
+    assert not Path(f"/proc/{pid}/cmdline").exists() or not _is_sleep(pid)
+
+
+def _is_sleep(pid: int) -> bool:
+    """Tell whether the process still sleeps; a dead one that nobody reaped has no command line."""
+    return "sleep" in Path(f"/proc/{pid}/cmdline").read_text()
