@@ -5,17 +5,18 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-unit test-lab lint bench lab-up lab-down docs lock clean
-export PYTHON KUBERNETES
+export PYTHON
+# The command line of the lab and its tests read this one.
+export TIPHYS_KUBERNETES := $(or $(KUBERNETES),$(TIPHYS_KUBERNETES))
 
 python := .venv/bin/python
-kubernetes := $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: ## a lab, 16 workflows on it, a table and a page; 4 min when warm
 	@.ci/setup python binaries
-	@$(python) -m lab demo $(kubernetes) $(ARGS)
+	@$(python) -m lab demo $(ARGS)
 
 test: test-unit test-lab ## unit tests with coverage, then tests on the real control plane
 
@@ -41,7 +42,7 @@ bench: ## measure; compares with the limits in tests/bench/ranges.yaml
 
 lab-up: ## start a lab (`.venv/bin/python -m lab --help` has the rest)
 	@.ci/setup python binaries
-	@$(python) -m lab up $(kubernetes) $(ARGS)
+	@$(python) -m lab up $(ARGS)
 
 lab-down: ## end it and everything that it started
 	@.ci/setup python

@@ -2,7 +2,7 @@
 
 import click
 
-from lab.cli import displays
+from lab.cli import displays, options
 from lab.controlplane import builds as makers
 from lab.controlplane import tools
 
@@ -11,13 +11,7 @@ OPTIONAL = ("kubectl", "argo")
 
 @click.command()
 @click.argument("what", nargs=-1, type=click.Choice([*OPTIONAL, "all"]))
-@click.option(
-    "--kubernetes",
-    type=click.Choice(tools.KUBERNETES_VERSIONS),
-    default=tools.KUBERNETES_VERSIONS[0],
-    show_default=True,
-    help="Version of the control plane and of kubectl.",
-)
+@options.kubernetes
 def build(what: tuple[str, ...], kubernetes: str) -> None:
     """Build the programs of a lab into the cache and print their paths.
 

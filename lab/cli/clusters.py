@@ -8,20 +8,14 @@ import msgspec
 
 from lab import apis, errors, homes
 from lab.cli import displays, options, tables
-from lab.controlplane import children, labs, reviews, states, tools
+from lab.controlplane import children, labs, reviews, states
 
 
 @click.command()
 @options.lab_name
 @click.option("--cluster", default="mixed", show_default=True, help="Shipped cluster or YAML file.")
 @click.option("--speed", default=1.0, show_default=True, help="Simulated seconds per second.")
-@click.option(
-    "--kubernetes",
-    type=click.Choice(tools.KUBERNETES_VERSIONS),
-    default=tools.KUBERNETES_VERSIONS[0],
-    show_default=True,
-    help="Version of the control plane.",
-)
+@options.kubernetes
 @click.option("--full-crds", is_flag=True, help="Argo's CRDs with their schemas; costs CPU.")
 @click.option("--without", multiple=True, metavar="COMPONENT", help="Leave a component out.")
 @click.option("--api-port", type=int, help="Port of the API server; default any free one.")

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from lab import errors, homes
-from lab.cli import clusters, measures, runs
-from lab.controlplane import labs, states, tools
+from lab.cli import clusters, measures, options, runs
+from lab.controlplane import labs, states
 from lab.reports import figures, results, sources
 
 LAB = "demo"
@@ -35,12 +35,7 @@ LIMIT_WALL_S = 600.0
     show_default=True,
     help="Simulated seconds per second.",
 )
-@click.option(
-    "--kubernetes",
-    type=click.Choice(tools.KUBERNETES_VERSIONS),
-    default=tools.KUBERNETES_VERSIONS[0],
-    show_default=True,
-)
+@options.kubernetes
 @measures.into
 @click.pass_context
 def demo(

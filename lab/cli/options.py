@@ -2,6 +2,8 @@
 
 import click
 
+from lab.controlplane import tools
+
 lab_name = click.option(
     "--name",
     "-n",
@@ -12,3 +14,12 @@ lab_name = click.option(
     help="Which lab; several run side by side.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+kubernetes = click.option(
+    "--kubernetes",
+    type=click.Choice(tools.KUBERNETES_VERSIONS),
+    default=tools.KUBERNETES_VERSIONS[0],
+    show_default=True,
+    envvar="TIPHYS_KUBERNETES",
+    show_envvar=True,
+    help="Version of the control plane.",
+)
