@@ -93,6 +93,20 @@ def test_an_interrupted_set_up_is_begun_again(checkout: Path) -> None:
         (checkout / "started").unlink()
 
 
+def test_what_cannot_be_installed_is_named_and_skipped(checkout: Path) -> None:
+    """Without rights or network the sentence names package and loss, and the set-up goes on."""
+    for name in ("bash", "cat", "cut", "dirname", "env", "id", "mkdir"):
+        (checkout / "bin" / name).symlink_to(shutil.which(name) or name)
+    program(checkout, "apt-get", "#!/bin/sh\nexit 100\n")
+    program(checkout, "git", "#!/bin/sh\n")
+    process = start(checkout, ".ci/setup", "debian", PATH=str(checkout / "bin"))
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    assert "chromium is not here and could not be installed" in said
+    assert "skipped without it: the tests that look at the HTML page in a browser" in said
+    assert "git is not here" not in said
+
+
 def test_an_unknown_step_lists_the_steps(checkout: Path) -> None:
     """A misspelt step is refused by name."""
     process = start(checkout, ".ci/setup", "pyhton")
