@@ -18,12 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-SERVICE_CLUSTER_IP = "10.0.0.1"
-"""First address of the service range: what the Service `kubernetes` answers on."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 API_SERVER_NAMES = (
     *LOOPBACK_NAMES,
-    SERVICE_CLUSTER_IP,
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",
@@ -68,11 +65,19 @@ class Authority:
     certificate: x509.Certificate
 
 
-def write_all(folder: Path) -> None:
-    """Make every key and certificate of a cluster in `folder` (created with mode 0700)."""
+def write_all(folder: Path, *, server_addresses: Sequence[str] = ()) -> None:
+    """Make every key and certificate of a cluster in `folder` (created with mode 0700).
+
+    `server_addresses` are those of the API server beside 127.0.0.1.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     cluster = write_authority(folder / "ca", "tiphys-lab-ca")
-    write_server(folder / "apiserver", "kube-apiserver", authority=cluster, names=API_SERVER_NAMES)
+    names = (*API_SERVER_NAMES, *server_addresses)
+    write_server(folder / "apiserver", "kube-apiserver", authority=cluster, names=names)
+    # With this one the API server asks the process node for logs; it opens nothing else.
+    write_client(
+        folder / "apiserver-kubelet-client", "kube-apiserver-kubelet-client", authority=cluster
+    )
     write_server(folder / "component", "component", authority=cluster, names=LOOPBACK_NAMES)
     for client in CLIENTS:
         write_client(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lab import homes
 from lab.controlplane import configurations, states
+from lab.processnode import addresses
 
 ETCD = "etcd"
 API_SERVER = "kube-apiserver"
@@ -39,7 +40,13 @@ REQUEUE_S = 10.0
 """Argo's own default pause between two looks at one workflow (`DEFAULT_REQUEUE_TIME`)."""
 SEMAPHORE_NOTIFY_S = 1.0
 """Argo's own default delay before waiters of a semaphore are told (`SEMAPHORE_NOTIFY_DELAY`)."""
-SERVICE_RANGE = "10.0.0.0/24"
+UNUSED_CONTROLLERS = (
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+)
+"""The API server refuses endpoints on loopback, where the process node's pods have their addresses:
+these controllers would only complain. What stands behind a Service, the node knows itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,11 @@ def plan(name: str, *, home: homes.Home, state: states.State, ports: Mapping[str
         case "kube-apiserver":
             etcd_port = state.component(ETCD).ports["client"]
             return _api_server(
-                binaries.kube_apiserver, home=home, port=ports["secure"], etcd_port=etcd_port
+                binaries.kube_apiserver,
+                home=home,
+                version=state.asked.kubernetes,
+                port=ports["secure"],
+                etcd_port=etcd_port,
             )
         case "kube-controller-manager":
             return _controller_manager(
@@ -133,8 +144,11 @@ def _etcd(binary: str, *, home: homes.Home, ports: Mapping[str, int]) -> Plan:
     )
 
 
-def _api_server(binary: str, *, home: homes.Home, port: int, etcd_port: int) -> Plan:
+def _api_server(binary: str, *, home: homes.Home, version: str, port: int, etcd_port: int) -> Plan:
     pki, config = home.pki, home.root / "config"
+    # From 1.36 on a node says itself that it takes `kubectl exec` as a WebSocket.
+    older = version.startswith(("v1.34.", "v1.35."))
+    extra = ("--feature-gates=TranslateStreamCloseWebsocketRequests=false",) if older else ()
     return Plan(
         name=API_SERVER,
         arguments=(
@@ -162,7 +176,10 @@ def _api_server(binary: str, *, home: homes.Home, port: int, etcd_port: int) -> 
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={pki / 'service-accounts.pub'}",
             f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
-            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            f"--service-cluster-ip-range={addresses.block(home.name).services}",
+            f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
+            f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
+            *extra,
             f"--admission-control-config-file={config / 'admission.yaml'}",
             f"--cert-dir={home.data / 'apiserver'}",
             "--max-requests-inflight=800",
@@ -198,6 +215,7 @@ def _controller_manager(binary: str, *, home: homes.Home, port: int) -> Plan:
             f"--cluster-signing-key-file={home.pki / 'ca.key'}",
             "--use-service-account-credentials",
             "--leader-elect=false",
+            f"--controllers=*,{','.join(f'-{name}' for name in UNUSED_CONTROLLERS)}",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
         ),

@@ -26,6 +26,7 @@ from lab.controlplane import (
     processes,
     states,
 )
+from lab.processnode import addresses
 
 READY_WITHIN_S = 240.0
 """Every component has its own, shorter limit; this one holds if the supervisor itself hangs."""
@@ -169,7 +170,8 @@ def _furnish(home: homes.Home, cluster: catalogs.Cluster, state: states.State) -
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     plain = yaml.safe_dump(msgspec.to_builtins(cluster), sort_keys=False)
     states.write_whole(home.cluster, plain.encode())
-    certificates.write_all(home.pki)
+    block = addresses.block(home.name)
+    certificates.write_all(home.pki, server_addresses=(block.server,))
     configurations.write_all(home)
     states.write(home, state)
 

@@ -162,9 +162,9 @@ async def apply_crds(api: apis.Api, crds: list[Object]) -> None:
         await _until(api, path(crd), _established, what=f"serve {crd['metadata']['name']}")
 
 
-async def accounts_exist(api: apis.Api) -> None:
+async def accounts_exist(api: apis.Api, namespaces: Iterable[str]) -> None:
     """Wait for the default ServiceAccounts: without one a namespace refuses every pod."""
-    for namespace in ("default", NAMESPACE):
+    for namespace in namespaces:
         collection = COLLECTIONS["ServiceAccount"].format(namespace=namespace)
         what = f"make ServiceAccount `default` in namespace {namespace!r}"
         await _until(api, f"{collection}/default", bool, what=what)

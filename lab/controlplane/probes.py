@@ -9,6 +9,7 @@ import aiohttp
 
 from lab import apis, homes
 from lab.controlplane import components, configurations
+from lab.processnode import settings
 
 ANSWER_WITHIN_S = 3.0
 
@@ -54,6 +55,8 @@ class Probes:
                 return await self._answers(f"http://127.0.0.1:{ports['metrics']}/metrics")
             case components.KUBELET:
                 return await self.nodes_ready() >= self._node_names
+            case components.PROCESS_NODE:
+                return settings.NODE in await self.nodes_ready()
             case _:
                 return True
 

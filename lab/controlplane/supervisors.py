@@ -166,7 +166,9 @@ class Supervisor:
                 )
                 await self._start(components.ARGO)
             if components.CONTROLLER_MANAGER in self._present:
-                await manifests.accounts_exist(api)
+                argo = components.ARGO in self._present
+                namespaces = ("default", manifests.NAMESPACE) if argo else ("default",)
+                await manifests.accounts_exist(api, namespaces)
 
     async def _take_down(self) -> None:
         """End everything: nodes and Argo first, etcd last, so that nobody logs a lost server."""
