@@ -29,7 +29,7 @@ START_MEDIAN_S = 3.0
 """Median service time of the pod start server of one node. Source: CWS runs (a serial server of
 about 3 s a node explains 51-79 % of the best makespan in 7 of 9 workflows)."""
 
-START_SIGMA = 0.5
+START_SIGMA = 0.42
 """Log-normal sigma of that service time. Assumption."""
 
 RELEASE_MEDIAN_S = 2.0
