@@ -198,6 +198,9 @@ class Lifecycle:
         main = next(run for run in self.view.runs if run.name == self.pod.main.name)
         self._journal(reason, exit_code=main.end.exit_code if main.end else 1)
         await self._freed()
+        # Before the API server hears of it: the scheduler may bind the next pod to this room while
+        # the answer is still on its way here, and that pod would be refused.
+        self.machine.free(self.pod.uid)
         await self._writer.flush()
         if self.deleting:
             await delete(self._services.api, self.pod)
