@@ -1,5 +1,8 @@
 """Which time is which: what runs `speed` times faster in a lab, and what cannot."""
 
+ARGO_PAUSE_S = 10.0
+"""Simulated seconds that Argo waits before it looks at a workflow again (DEFAULT_REQUEUE_TIME)."""
+
 SCALED = (
     "durations of tasks, start-up of pods and pulling of images",
     "Argo's pause between two looks at a workflow (10 s on real clusters, 10 s / speed here)",
@@ -9,6 +12,7 @@ SCALED = (
 UNSCALED = (
     "the API server, etcd, the scheduler and Argo themselves: what they take counts speed times",
     "kube-scheduler's back-off: at least 1 s on the wall, and set to that (defaults: 1 to 10 s)",
-    "leases and node heartbeats, CronJobs and CronWorkflows, garbage collection",
+    "Argo's sleep of 1 s after each update of a workflow: left out, as it cannot be shortened",
+    "back-off of retries, leases and node heartbeats, CronWorkflows, garbage collection",
     "times in API objects (creationTimestamp, startTime, …)",
 )

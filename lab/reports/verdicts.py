@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lab.reports import measurements, sources
+from lab.reports import clockworks, measurements, sources
 
 LIMIT_SHARE = 0.1
 """Of the median task's duration; from the issue, not tuned."""
@@ -24,7 +24,7 @@ API_CALLS = {
     ("patch", "pods/status"): "API server: patch a pod's status",
 }
 SCHEDULING = "scheduler: a pod that fits at once, from created to bound"
-REACTION = "Argo: from the end of a pod to the next pod of its workflow (at least)"
+REACTION = "Argo: from a pod's end to the next pod of its workflow, beyond its pause (at least)"
 
 
 def judge(known: sources.Sources, tasks: Sequence[measurements.Task]) -> measurements.Validity:
@@ -37,7 +37,7 @@ def judge(known: sources.Sources, tasks: Sequence[measurements.Task]) -> measure
         if what and (call.namespace, call.name) in names:
             milliseconds[what].append(call.latency_s * 1e3)
     milliseconds[SCHEDULING] = [wait * 1e3 / speed for wait in scheduling_waits(known, tasks)]
-    milliseconds[REACTION] = [wait * 1e3 / speed for wait in reactions(tasks)]
+    milliseconds[REACTION] = [wait * 1e3 / speed for wait in reactions(known, tasks)]
     latencies = [
         measurements.Latency(
             what=what,
@@ -100,24 +100,46 @@ def scheduling_waits(known: sources.Sources, tasks: Sequence[measurements.Task])
     return waits
 
 
-def reactions(tasks: Sequence[measurements.Task]) -> list[float]:
-    """Return, per pod, the simulated s from the last end in its workflow before it to its creation.
+def reactions(known: sources.Sources, tasks: Sequence[measurements.Task]) -> list[float]:
+    """Return, per pod, how long Argo took to create it beyond its scaled pause (simulated s).
 
-    The end that let a pod come is this one or an earlier one, so Argo took at least this long.
+    Counted from the last status before it that told of an end in the same workflow. The end that
+    let the pod come is that one or an earlier one, so Argo took at least this long. Retries are
+    left out: they wait for their back-off.
     """
-    ends: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
-    for task in tasks:
-        if task.ended_s is not None:
-            ends[task.namespace, task.workflow].append(task.ended_s)
-    for times in ends.values():
-        times.sort()
+    ends = _told_ends(known, tasks)
     waits = []
     for task in tasks:
         before = ends[task.namespace, task.workflow]
         index = bisect.bisect_right(before, task.created_s)
-        if index:
-            waits.append(task.created_s - before[index - 1])
+        if index and not task.attempt:
+            waits.append(max(0.0, task.created_s - before[index - 1] - clockworks.ARGO_PAUSE_S))
     return waits
+
+
+def _told_ends(
+    known: sources.Sources, tasks: Sequence[measurements.Task]
+) -> dict[tuple[str, str], list[float]]:
+    """Return, per workflow, when the API server had answered the status of each ended pod."""
+    statuses: dict[tuple[str, str], list[tuple[float, float]]] = collections.defaultdict(list)
+    for call in known.calls:
+        if call.resource == "pods/status" and call.accepted:
+            received_s = known.sim_s(call.at)
+            statuses[call.namespace, call.name].append(
+                (received_s, received_s + call.latency_s * known.record.speed)
+            )
+    ends: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
+    for task in tasks:
+        if task.ended_s is not None:
+            later = (
+                told_s
+                for received_s, told_s in statuses[task.namespace, task.pod]
+                if received_s >= task.ended_s
+            )
+            ends[task.namespace, task.workflow].append(next(later, task.ended_s))
+    for times in ends.values():
+        times.sort()
+    return ends
 
 
 class _Room:
