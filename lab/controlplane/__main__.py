@@ -24,12 +24,16 @@ def main() -> int:
     state = states.read(home)
     if state is None:
         parser.error(f"{home.state} does not exist: labs are started with `python -m lab up`")
+    if os.fork() > 0:
+        # Whoever started us goes on; the child belongs to nobody and leaves no zombie.
+        os._exit(0)
     try:
         asyncio.run(_supervise(home, state, starter=arguments.starter))
     except errors.LabError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    home.state.unlink(missing_ok=True)
+    for path in (home.state, home.kubeconfig):
+        path.unlink(missing_ok=True)
     return 0
 
 

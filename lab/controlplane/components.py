@@ -140,6 +140,7 @@ def _etcd(binary: str, *, home: homes.Home, ports: Mapping[str, int]) -> Plan:
             "--unsafe-no-fsync",
             "--log-level=warn",
         ),
+        ready_within_s=30.0,
         grace_s=5.0,
     )
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from lab.controlplane import (
     components,
     configurations,
     controls,
+    ports,
     processes,
     states,
 )
@@ -31,6 +33,8 @@ from lab.processnode import addresses
 READY_WITHIN_S = 240.0
 """Every component has its own, shorter limit; this one holds if the supervisor itself hangs."""
 DOWN_WITHIN_S = 40.0
+LOOK_EVERY_S = 0.1
+LOCKED_WITHIN_S = 300.0
 SOCKET_PATH_MAX = 107
 """Bytes that a Unix socket's path may have on Linux."""
 
@@ -61,7 +65,35 @@ def up(
     (no binaries, a port), `StartError` (a component). On any of them, and on an interrupt, nothing
     of the lab is left running.
     """
+    _check(home, asked)
+    with _locked(home):
+        if _runs_as(home, asked):
+            return Outcome.RAN_ALREADY
+        try:
+            prepare(home, asked, report=report)
+            _start(home, progress)
+        except BaseException:
+            _clear(home)
+            raise
+    return Outcome.STARTED
+
+
+def prepare(
+    home: homes.Home, asked: states.Asked, *, report: builds.Report = lambda progress: None
+) -> states.State:
+    """Do all that precedes the first process: programs, home, certificates, files, state."""
     cluster = catalogs.load(asked.cluster)
+    if asked.api_port is not None:
+        ports.refuse_taken(asked.api_port)
+    programs = binaries.find(asked, report=report)
+    state = states.new(home, asked=asked, binaries=programs, nodes=len(cluster.nodes))
+    _furnish(home, cluster, state)
+    return state
+
+
+def _check(home: homes.Home, asked: states.Asked) -> None:
+    """Refuse what cannot become a lab, before anything is written."""
+    catalogs.load(asked.cluster)
     if unknown := set(asked.without) - set(components.OPTIONAL):
         raise errors.UsageError(
             f"--without {', '.join(sorted(unknown))}: choose from {', '.join(components.OPTIONAL)}"
@@ -73,18 +105,6 @@ def up(
             f"{home.supervisor_socket} is too long for a socket ({SOCKET_PATH_MAX} bytes): "
             "choose a shorter TIPHYS_LAB_HOME"
         )
-    with _locked(home):
-        if _runs_as(home, asked):
-            return Outcome.RAN_ALREADY
-        programs = binaries.find(asked, report=report)
-        state = states.new(home, asked=asked, binaries=programs, nodes=len(cluster.nodes))
-        _furnish(home, cluster, state)
-        try:
-            _start(home, progress)
-        except BaseException:
-            _clear(home)
-            raise
-    return Outcome.STARTED
 
 
 def down(home: homes.Home, *, purge: bool = False) -> Outcome:
@@ -155,7 +175,8 @@ def _clear(home: homes.Home) -> bool:
     with contextlib.suppress(errors.StaleError):
         if state := states.read(home):
             recorded = state.processes()
-    left = [item for item in {*recorded, *processes.of_lab(home.root)} if item.alive]
+    found = {*recorded, *processes.of_lab(home.root)} - {processes.current()}
+    left = [item for item in found if item.alive]
     processes.end(left, grace_s=0.0)
     home.state.unlink(missing_ok=True)
     for path in (home.supervisor_socket, home.kubelet_socket, home.kubeconfig):
@@ -178,60 +199,80 @@ def _furnish(home: homes.Home, cluster: catalogs.Cluster, state: states.State) -
 
 def _start(home: homes.Home, progress: Progress) -> None:
     """Start the supervisor and wait until the lab is ready."""
-    me = processes.current()
     log = home.logs / "supervisor.log"
-    with log.open("ab") as sink:
-        supervisor = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "lab.controlplane",
-                f"--lab={home.name}",
-                f"--starter={me.pid}:{me.started_ticks}",
-            ],
-            cwd=home.root,
-            env={
-                **os.environ,
-                processes.MARKER: str(home.root),
-                "TIPHYS_LAB_HOME": str(home.root.parent),
-                "PYTHONPATH": str(Path(__file__).parents[2]),
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    until = time.monotonic() + READY_WITHIN_S
-    while True:
-        state = states.read(home)
-        if state is not None:
-            progress(state)
-            if state.phase is states.Phase.READY:
-                return
-            if state.phase is states.Phase.FAILED:
-                raise errors.StartError(state.error)
-        if supervisor.poll() is not None:
-            raise errors.StartError(
-                f"the supervisor of lab {home.name!r} ended with exit code {supervisor.returncode}",
-                log=log,
-                tail=children.tail(log),
+    with _supervisor(home, log) as held:
+        until = time.monotonic() + READY_WITHIN_S
+        while True:
+            # Nothing is ever written to the pipe: it is readable once its only writer is gone.
+            ended = bool(select.select([held], [], [], LOOK_EVERY_S)[0])
+            state = states.read(home)
+            if state is not None:
+                progress(state)
+                if state.phase is states.Phase.READY:
+                    return
+                if state.phase is states.Phase.FAILED:
+                    failure = errors.StartError(state.error)
+                    failure.exit_code = state.error_code
+                    raise failure
+            if ended:
+                problem = f"the supervisor of lab {home.name!r} ended before the lab was ready"
+                raise errors.StartError(problem, log=log, tail=children.tail(log))
+            if time.monotonic() > until:
+                problem = f"lab {home.name!r} was not ready within {READY_WITHIN_S:.0f} s"
+                raise errors.StartError(problem, log=log, tail=children.tail(log))
+
+
+@contextlib.contextmanager
+def _supervisor(home: homes.Home, log: Path) -> Iterator[int]:
+    """Start the supervisor as nobody's child; yields a pipe that ends when it does."""
+    me = processes.current()
+    held, writer = os.pipe()
+    try:
+        with log.open("ab") as sink:
+            # Returns at once: the program forks, and what goes on belongs to init.
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "lab.controlplane",
+                    f"--lab={home.name}",
+                    f"--starter={me.pid}:{me.started_ticks}",
+                ],
+                cwd=home.root,
+                env={
+                    **os.environ,
+                    processes.MARKER: str(home.root),
+                    "TIPHYS_LAB_HOME": str(home.root.parent),
+                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                pass_fds=[writer],
+                start_new_session=True,
+                check=False,
             )
-        if time.monotonic() > until:
-            raise errors.StartError(
-                f"lab {home.name!r} was not ready within {READY_WITHIN_S:.0f} s",
-                log=log,
-                tail=children.tail(log),
-            )
-        time.sleep(0.1)
+        os.close(writer)
+        yield held
+    finally:
+        os.close(held)
 
 
 @contextlib.contextmanager
 def _locked(home: homes.Home) -> Iterator[None]:
     """Hold the lab's lock, so that two commands about one lab come one after the other."""
     home.root.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + LOCKED_WITHIN_S
     with (home.root.parent / f".{home.name}.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    raise errors.LabError(
+                        f"another `up` or `down` of lab {home.name!r} has been at work for "
+                        f"{LOCKED_WITHIN_S:.0f} s: wait for it or end it"
+                    ) from error
+                time.sleep(LOOK_EVERY_S)
         yield

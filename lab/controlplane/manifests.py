@@ -55,8 +55,8 @@ ARTIFACT_REPOSITORY = {
         "bucket": "lab",
         "endpoint": "artifacts.lab.invalid",
         "insecure": True,
-        "accessKeySecret": {"name": "lab-artifacts", "key": "accesskey"},
-        "secretKeySecret": {"name": "lab-artifacts", "key": "secretkey"},
+        # As with a cloud's own identities: no namespace needs a Secret with keys.
+        "useSDKCreds": True,
     },
 }
 """An S3 store that only the simulated kubelet plays; `.invalid` never resolves."""
@@ -75,7 +75,7 @@ def argo_objects(folder: Path) -> list[Object]:
         for subject in item.get("subjects", ()):
             subject.setdefault("namespace", NAMESPACE)
         objects.append(item)
-    return [*objects, *executor_rights(), *artifacts()]
+    return [*objects, *executor_rights()]
 
 
 def argo_settings(*, metrics_port: int) -> Object:
@@ -95,16 +95,6 @@ def argo_settings(*, metrics_port: int) -> Object:
     settings["metadata"]["namespace"] = NAMESPACE
     settings["data"] = {key: yaml.safe_dump(value) for key, value in parts.items()}
     return settings
-
-
-def artifacts() -> list[Object]:
-    """Return the Secret that the artifact repository names, for each namespace that uses it."""
-    secret = _named("v1", "Secret", "lab-artifacts")
-    secret["stringData"] = {"accesskey": "lab", "secretkey": "lab"}
-    return [
-        {**secret, "metadata": {**secret["metadata"], "namespace": namespace}}
-        for namespace in (NAMESPACE, "default")
-    ]
 
 
 def executor_rights() -> list[Object]:

@@ -70,6 +70,15 @@ def is_free(port: int) -> bool:
     return True
 
 
+def refuse_taken(port: int) -> None:
+    """Raise `SetupError` with the holder's name if somebody listens on a port of our choice."""
+    if not is_free(port):
+        raise errors.SetupError(
+            f"port {port} for kube-apiserver is taken by {holder(port) or 'nobody we can see'}: "
+            "end it, or choose another with --api-port"
+        )
+
+
 def holder(port: int) -> Holder | None:
     """Return who listens on `port` on any address, or None if nobody does."""
     inodes = {

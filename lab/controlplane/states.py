@@ -105,6 +105,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     components: tuple[Component, ...] = ()
     error: str = ""
     """Why the phase is `failed`."""
+    error_code: int = 1
+    """Exit code that belongs to the error (see `lab.errors`)."""
 
     @property
     def clock(self) -> clocks.SimClock:

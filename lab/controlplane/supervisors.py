@@ -76,7 +76,9 @@ class Supervisor:
                     self._publish(phase=states.Phase.READY, ready_after_s=self._age_s())
                     await self._closing.wait()
             except errors.LabError as error:
-                self._publish(phase=states.Phase.FAILED, error=str(error))
+                self._publish(
+                    phase=states.Phase.FAILED, error=str(error), error_code=error.exit_code
+                )
                 raise
             finally:
                 self._closing.set()
@@ -210,11 +212,7 @@ class Supervisor:
         """Give a component its ports and tell those who must know; they stay its own for good."""
         asked = self.state.asked.api_port
         if name == components.API_SERVER and asked is not None:
-            if not ports.is_free(asked):
-                raise errors.SetupError(
-                    f"port {asked} for {name} is taken by {ports.holder(asked)}: "
-                    "end it, or choose another with --api-port"
-                )
+            ports.refuse_taken(asked)
             chosen = {"secure": asked}
         elif again or name not in self._came_up:
             uses = components.PORTS[name]
