@@ -61,7 +61,7 @@ def choose(asked: argparse.Namespace) -> settings.Settings:
         state = states.load(home)
         kubeconfig = configurations.client_kubeconfig(home, "kubelet")
         clock, version = state.clock, state.asked.kubernetes
-        port = state.component("kubelet").ports.get("metrics", 0)
+        port = next((c.ports["metrics"] for c in state.components if c.name == "kubelet"), 0)
         cluster = asked.cluster or str(home.cluster)
     else:
         kubeconfig, version, port = asked.kubeconfig, VERSION, 0
@@ -113,11 +113,10 @@ async def serve(chosen: settings.Settings) -> bool:
         providing = loop.create_task(provisioners.run(api))
         waiting = loop.create_task(ending.wait())
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        kubelet.close()
-        if running.done():
+        failed = running.done()
+        await kubelet.close(running, providing)
+        if failed:
             running.result()
-        running.cancel()
-        providing.cancel()
     return again
 
 

@@ -29,6 +29,8 @@ from tiphys.models.physics import engines
 logger = logging.getLogger(__name__)
 
 NOT_READY_MESSAGE = "container runtime is down"
+CLOSED_WITHIN_S = 2.0
+"""Wall seconds in which behaviours let go when the kubelet ends."""
 ADOPTION_S = 1.0
 """Wall seconds after the first list in which adopted pods come for their computations."""
 ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15})
@@ -99,10 +101,15 @@ class Kubelet:
             group.create_task(self._watch())
             group.create_task(self._tick())
 
-    def close(self) -> None:
-        """Write down where everything stands, and let go of it."""
+    async def close(self, *running: asyncio.Task[None]) -> None:
+        """Write down where everything stands, and let go of it and of what is `running`."""
         self.checkpoint()
         self.computing.close()
+        lives = [known.life.task for known in self.known.values() if known.life is not None]
+        tasks = {*running, *lives, *self._errands}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=CLOSED_WITHIN_S)
 
     def _machine(self, place: nodes.Place) -> machines.Machine:
         at = self._clock.wall()
