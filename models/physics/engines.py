@@ -95,6 +95,12 @@ class Reading:
     """Working set and the page cache that is charged to it."""
     cpu_cores: float
     """Average cores used now."""
+    cpu_share: float
+    """Part of its time in the CPU phase: 0 to 1."""
+    cpu_wait_share: float
+    """Part of its time that contention for cores costs it; the rest of `cpu_share` it computes."""
+    disk_share: float
+    """Part of its time in the disk phase."""
     memory_slowdown: float
     rate_per_s: float
     """Progress a second."""
@@ -492,6 +498,8 @@ class Engine:
         state, flow = block.state, block.flow
         held = curves.at(state.curves, state.x).bytes
         current = held + caches.charged(state.cache, state.count)
+        cpu_share = flow.phases[capacities.CPU]
+        waits = cpu_share * (1 - flow.cores / state.work[states.CPU_CAP])
         return [
             Reading(
                 key=key,
@@ -500,6 +508,9 @@ class Engine:
                 memory_working_set_bytes=float(held[i]),
                 memory_current_bytes=float(current[i]),
                 cpu_cores=float(flow.cpu_cores[i]),
+                cpu_share=float(cpu_share[i]),
+                cpu_wait_share=max(0.0, float(waits[i])),
+                disk_share=float(flow.phases[capacities.DISK, i]),
                 memory_slowdown=float(flow.slowdown[i]),
                 rate_per_s=float(flow.per_s[i]),
             )

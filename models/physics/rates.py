@@ -43,6 +43,8 @@ class Rates:
     """[R] average over each rack's uplink, of the tasks given."""
     store_total_bytes_per_s: float
     """Average from and to the store, of the tasks given."""
+    phases: Floats
+    """[P, T] part of its time that each task is in each phase; the rest is the fixed one."""
     prices: Floats
     """[K, V] seconds per unit at which each capacity of a node is shared; 0 where it is enough."""
 
@@ -60,6 +62,7 @@ class Rates:
             memory_pressure=self.memory_pressure[nodes],
             uplink_bytes_per_s=self.uplink_bytes_per_s,
             store_total_bytes_per_s=self.store_total_bytes_per_s,
+            phases=self.phases[:, tasks],
             prices=self.prices[:, nodes],
         )
 
@@ -134,6 +137,7 @@ def rates(state: State, *, shared: bool = True, start: Floats | None = None) -> 
             nodes.rack[node], store + off_rack, len(nodes.uplink_bytes_per_s)
         ),
         store_total_bytes_per_s=float(store.sum()),
+        phases=times * per_s,
         prices=prices,
     )
 
