@@ -25,10 +25,7 @@ FLAGS = (
 )
 PROBE = Path(__file__).with_name("page_probe.js")
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `apt-get install chromium`"),
-]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `apt-get install chromium`")
 
 
 def dom_of(run, tmp_path):
