@@ -43,6 +43,11 @@ class Pack:
         plain = path.with_suffix("") if path.suffix == ".xz" else path
         if plain.is_file():
             return plain
+        if not path.is_file() and self.sample:
+            raise errors.UsageError(
+                f"this needs {relative} of the data pack, which the repository's own sample does "
+                "not have: point --data or TIPHYS_DATA to a pack"
+            )
         if not path.is_file():
             raise errors.UsageError(
                 f"{path} is missing: the data pack at {self.root} is not complete; copy it again, "

@@ -149,7 +149,9 @@ def work_of(
         peak_bytes=peak_bytes,
         read_bytes=draws.rounded(disk_bytes * read_share),
         written_bytes=draws.rounded(disk_bytes * (1 - read_share)),
-        store_bytes=draws.rounded((waiting_s - disk_bytes / REFERENCE_DISK) * REFERENCE_STORE),
+        store_bytes=draws.rounded(
+            max(0.0, waiting_s - disk_bytes / REFERENCE_DISK) * REFERENCE_STORE
+        ),
         traits=traits,
     )
 

@@ -50,22 +50,34 @@ class Trace:
 
 def made(trace: Trace, *, where: str) -> Trace:
     """Return the trace, proven to be a workflow; raises `UsageError` naming `where` and task."""
-    if not trace.tasks:
-        raise errors.UsageError(f"{where}: workflow {trace.name} has no tasks; remove the line")
-    for index, task in enumerate(trace.tasks):
-        wrong = [parent for parent in task.parents if not 0 <= parent < len(trace.tasks)]
+    check(
+        [task.parents for task in trace.tasks],
+        [task.program for task in trace.tasks],
+        name=trace.name,
+        where=where,
+    )
+    return trace
+
+
+def check(
+    parents: Sequence[Sequence[int]], programs: Sequence[str], *, name: str, where: str
+) -> None:
+    """Raise `UsageError` where the graph is no workflow: empty, strange parents, or a cycle."""
+    if not parents:
+        raise errors.UsageError(f"{where}: workflow {name} has no tasks; remove the line")
+    for index, above in enumerate(parents):
+        wrong = [parent for parent in above if not 0 <= parent < len(parents)]
         if wrong:
             raise errors.UsageError(
-                f"{where}: task {index} ({task.program}) of {trace.name} names parent {wrong[0]}, "
-                f"but there are {len(trace.tasks)} tasks; mend or remove the line"
+                f"{where}: task {index} ({programs[index]}) of {name} names parent {wrong[0]}, "
+                f"but there are {len(parents)} tasks; mend or remove the line"
             )
-    if cycle := cycle_of([task.parents for task in trace.tasks]):
-        named = " → ".join(f"{index} ({trace.tasks[index].program})" for index in cycle)
+    if cycle := cycle_of(parents):
+        named = " → ".join(f"{index} ({programs[index]})" for index in cycle)
         raise errors.UsageError(
-            f"{where}: {trace.name} has a cycle: {named}; a workflow must have none, "
+            f"{where}: {name} has a cycle: {named}; a workflow must have none, "
             "mend or remove the line"
         )
-    return trace
 
 
 def order_of(parents: Sequence[Sequence[int]]) -> list[int]:

@@ -44,16 +44,9 @@ class Job(msgspec.Struct, frozen=True):
 def read(pack: packs.Pack) -> Iterator[traces.Trace]:
     """Yield every job; raises `UsageError` naming the line of a broken one."""
     for where, row in packs.rows(pack.file(FILE), Job):
-        whole = traces.Trace(
-            name=f"alibaba2018/{row.id}",
-            family=_family(row),
-            tasks=tuple(
-                traces.TraceTask(program=task.n, parents=tuple(task.p), runtime_s=1.0)
-                for task in row.tasks
-            ),
-        )
-        traces.made(whole, where=where)
-        yield traces.Trace(name=whole.name, family=whole.family, tasks=_tasks(row))
+        parents = [task.p for task in row.tasks]
+        traces.check(parents, [task.n for task in row.tasks], name=row.id, where=where)
+        yield traces.Trace(name=f"alibaba2018/{row.id}", family=_family(row), tasks=_tasks(row))
 
 
 def _family(row: Job) -> str:

@@ -48,13 +48,16 @@ class Query(msgspec.Struct, frozen=True):
 def read(pack: packs.Pack) -> Iterator[traces.Trace]:
     """Yield one trace for each query and size; `UsageError` names the line of a broken one."""
     for where, row in packs.rows(pack.file(FILE), Query):
-        yield traces.made(_trace(row, where=where), where=where)
+        yield _trace(row, where=where)
 
 
 def _trace(row: Query, *, where: str) -> traces.Trace:
     tasks: list[traces.TraceTask] = []
     places: dict[int, list[int]] = {}
-    for number in traces.order_of(_parents(row, where=where)):
+    stages = [stage.p for stage in row.stages]
+    names = [f"stage {number}" for number in range(len(stages))]
+    traces.check(stages, names, name=row.id, where=where)
+    for number in traces.order_of(stages):
         stage = row.stages[number]
         splits = min(MOST_SPLITS, math.ceil(stage.ntask / SPLIT))
         work_s = _work_s(stage, where=f"{where}: stage {number}")
@@ -69,16 +72,6 @@ def _trace(row: Query, *, where: str) -> traces.Trace:
             )
         ] * splits
     return traces.Trace(name=row.id, family=f"tpch-q{row.query}", tasks=tuple(tasks))
-
-
-def _parents(row: Query, *, where: str) -> list[list[int]]:
-    """Return the stages' parents, proven to be a graph without cycle."""
-    stages = tuple(
-        traces.TraceTask(program=f"stage-{number}", parents=tuple(stage.p), runtime_s=1.0)
-        for number, stage in enumerate(row.stages)
-    )
-    traces.made(traces.Trace(name=row.id, family="", tasks=stages), where=where)
-    return [stage.p for stage in row.stages]
 
 
 def _work_s(stage: Stage, *, where: str) -> float:

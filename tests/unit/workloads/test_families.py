@@ -1,0 +1,60 @@
+"""What is kept for validation and tests stays out of every mix unless asked for."""
+
+import pytest
+
+from lab import catalogs, errors
+from lab.workloads import families, mixes, packs
+
+SAMPLE = packs.Pack(root=packs.SAMPLE, sample=True)
+WHOLE = packs.Pack(root=packs.DEFAULT)
+KEPT = (
+    *("montage", "cybershake", "inspiral", "sipht"),
+    *("atacseq", "chipseq", "mag", "rnaseq", "sarek", "viralrecon", "ampliseq", "eager", "nanoseq"),
+    *("tpch-q19", "tpch-q20", "tpch-q21", "tpch-q22", "alibaba-late"),
+    *("soykb", "taxprofiler", "tpch-q17", "tpch-q18", "alibaba-middle"),
+)
+whole_pack = pytest.mark.skipif(not packs.DEFAULT.is_dir(), reason="needs the data pack")
+
+
+@pytest.mark.parametrize("family", KEPT)
+def test_kept_families_are_known_as_such(family: str) -> None:
+    """Tests A to D and the validation set of the research notes."""
+    assert families.is_held_out(family)
+    with pytest.raises(errors.UsageError, match=rf"{family}: kept for .*--held-out"):
+        families.check([family, "bwa"], held_out=False)
+    families.check([family], held_out=True)
+
+
+def test_open_families_need_no_flag() -> None:
+    """What may be learned from."""
+    families.check([*families.TRAIN, *families.OWN], held_out=False)
+
+
+def test_an_unknown_family_counts_as_kept() -> None:
+    """A trace that someone adds is not used before someone has decided."""
+    assert families.is_held_out("novelseq")
+
+
+def test_no_family_is_in_two_sets() -> None:
+    """Each is open, for validation, for tests, or a toy."""
+    sets = (families.TRAIN, families.VALIDATION, families.TEST, families.OWN, families.TOYS)
+    assert sum(map(len, sets)) == len(frozenset().union(*sets))
+
+
+@whole_pack
+@pytest.mark.parametrize("name", ["genomics", "spark", "burst"])
+@pytest.mark.parametrize("held_out", [False, True])
+def test_a_mix_uses_one_side_of_the_split_only(name: str, held_out: bool) -> None:
+    """Without the flag no kept family, with it nothing else."""
+    wish = mixes.Wish(workflows=30, seed=1, pack=WHOLE, held_out=held_out, most_tasks=150)
+    drafted = mixes.find(name).draft(wish)
+    assert {held_out} == {families.is_held_out(draft.family) for draft in drafted}
+
+
+def test_a_pack_of_open_traces_only_says_so_when_kept_ones_are_asked_for() -> None:
+    """An empty choice is no crash."""
+    wish = mixes.Wish(workflows=2, seed=1, pack=SAMPLE, held_out=True)
+    with pytest.raises(errors.UsageError):
+        mixes.generate(
+            mixes.find("spark"), wish, tag="s1", cluster=catalogs.load("mixed"), overload=1.0
+        )

@@ -1,0 +1,168 @@
+"""Readers of traces: what they take from a line, and one clear sentence for what they cannot."""
+
+from pathlib import Path
+
+import pytest
+
+from lab import errors
+from lab.workloads import packs, traces
+from lab.workloads.readers import alibaba, openb, pegasus, tpch, wfinstances, wta
+from tests.unit.workloads.packs_made import a_pack, a_row
+
+
+def test_a_line_becomes_a_trace(tmp_path: Path) -> None:
+    """Percent become cores, names stay, parents stay."""
+    pack = a_pack(tmp_path, {wfinstances.FILE: [a_row()]})
+    (trace,) = wfinstances.read(pack)
+    assert ("made/one", "bwa") == (trace.name, trace.family)
+    assert [(), (0,)] == [task.parents for task in trace.tasks]
+    assert 0.8 == trace.tasks[0].cores_used
+
+
+def test_zero_runtimes_are_floored(tmp_path: Path) -> None:
+    """A zero is a task whose trace was not recorded."""
+    row = a_row()
+    row["tasks"][0]["rt"] = 0.0
+    (trace,) = wfinstances.read(a_pack(tmp_path, {wfinstances.FILE: [row]}))
+    assert traces.SHORTEST_S == trace.tasks[0].runtime_s
+
+
+def test_names_of_nextflow_are_split(tmp_path: Path) -> None:
+    """The last word is the program, the one before its sub-workflow."""
+    row = a_row(wms="nextflow")
+    row["tasks"][0]["name"] = "NFCORE_HIC.HIC.PREPARE_GENOME.BOWTIE2_BUILD"
+    (trace,) = wfinstances.read(a_pack(tmp_path, {wfinstances.FILE: [row]}))
+    first = trace.tasks[0]
+    assert ("BOWTIE2_BUILD", "PREPARE_GENOME") == (first.program, first.part)
+    assert trace.small_inputs
+
+
+def test_nan_in_a_line_is_no_value(tmp_path: Path) -> None:
+    """The pack has some; JSON does not know them."""
+    row = '{"id": "j", "tasks": [{"n": "M1", "p": [], "st": 1, "rt": NaN, "inst":NaN}]}'
+    (trace,) = alibaba.read(a_pack(tmp_path, {alibaba.FILE: [row]}))
+    assert traces.SHORTEST_S == trace.tasks[0].runtime_s
+
+
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    """File, line and remedy."""
+    pack = a_pack(tmp_path, {wfinstances.FILE: [a_row(), '{"id": "cut']})
+    with pytest.raises(errors.UsageError, match=r"wfinstances_norm.jsonl.xz, line 2: .*copy the"):
+        list(wfinstances.read(pack))
+
+
+def test_a_missing_field_is_named(tmp_path: Path) -> None:
+    """The sentence says which one."""
+    row = a_row()
+    del row["tasks"][1]["p"]
+    with pytest.raises(errors.UsageError, match=r"line 1: .*missing required field `p`"):
+        list(wfinstances.read(a_pack(tmp_path, {wfinstances.FILE: [row]})))
+
+
+def test_a_cycle_is_named_with_its_tasks(tmp_path: Path) -> None:
+    """Where, which workflow, the tasks in their order, and what to do."""
+    row = a_row()
+    row["tasks"][0]["p"] = [1]
+    expected = r"line 1: made/one has a cycle: \d \((first|second)\) → .*must have none"
+    with pytest.raises(errors.UsageError, match=expected):
+        list(wfinstances.read(a_pack(tmp_path, {wfinstances.FILE: [row]})))
+
+
+def test_a_cycle_of_stages_is_named(tmp_path: Path) -> None:
+    """Stages are looked at before they are split into tasks."""
+    stage = {"ntask": 2, "dur_ms": {"20": {"first": [5], "rest": [], "fresh": []}}}
+    row = {"id": "q", "query": 1, "size": "2g", "stages": [{"p": [1]} | stage, {"p": [0]} | stage]}
+    with pytest.raises(errors.UsageError, match="has a cycle"):
+        list(tpch.read(a_pack(tmp_path, {tpch.FILE: [row]})))
+
+
+def test_a_parent_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    """An index beyond the tasks is no parent."""
+    row = a_row()
+    row["tasks"][1]["p"] = [7]
+    with pytest.raises(errors.UsageError, match=r"task 1 \(second\) of made/one names parent 7"):
+        list(wfinstances.read(a_pack(tmp_path, {wfinstances.FILE: [row]})))
+
+
+def test_a_workflow_without_tasks_is_refused(tmp_path: Path) -> None:
+    """There is nothing to run."""
+    pack = a_pack(tmp_path, {wfinstances.FILE: [a_row(tasks=[])]})
+    with pytest.raises(errors.UsageError, match="has no tasks"):
+        list(wfinstances.read(pack))
+
+
+def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    """An archive that ends too early."""
+    pack = a_pack(tmp_path, {wfinstances.FILE: [a_row()] * 50})
+    path = tmp_path / wfinstances.FILE
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(errors.UsageError, match="cannot be unpacked"):
+        list(wfinstances.read(pack))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The pack is there, one file of it is not."""
+    with pytest.raises(errors.UsageError, match=r"pegasus_dax_20.jsonl.xz is missing.*--data"):
+        list(pegasus.read(packs.Pack(root=tmp_path)))
+
+
+def test_the_sample_says_what_it_lacks() -> None:
+    """Whoever has no pack learns that one is needed."""
+    with pytest.raises(errors.UsageError, match="own sample does not have"):
+        list(pegasus.read(packs.Pack(root=packs.SAMPLE, sample=True)))
+
+
+def test_stages_are_split_and_wait_for_every_part(tmp_path: Path) -> None:
+    """120 partitions are two tasks; each task of the next stage waits for both."""
+    waves = {"20": {"first": [1000.0], "rest": [], "fresh": []}}
+    stages = [
+        {"p": [], "ntask": 120, "dur_ms": waves},
+        {"p": [0], "ntask": 1, "dur_ms": waves},
+    ]
+    row = {"id": "q1", "query": 1, "size": "10g", "stages": stages}
+    (trace,) = tpch.read(a_pack(tmp_path, {tpch.FILE: [row]}))
+    assert [(), (), (0, 1)] == [task.parents for task in trace.tasks]
+    assert [60.0, 60.0, 1.0] == [task.runtime_s for task in trace.tasks]
+
+
+def test_a_stage_without_durations_is_named(tmp_path: Path) -> None:
+    """There is no work to read off."""
+    stage = {"p": [], "ntask": 2, "dur_ms": {}}
+    row = {"id": "q", "query": 1, "size": "2g", "stages": [stage]}
+    with pytest.raises(errors.UsageError, match="line 1: stage 0 has no durations"):
+        list(tpch.read(a_pack(tmp_path, {tpch.FILE: [row]})))
+
+
+@pytest.mark.parametrize(
+    ("start_s", "expected"),
+    [(0, "alibaba-early"), (420_000, "alibaba-middle"), (600_000, "alibaba-late")],
+)
+def test_jobs_are_split_by_time(tmp_path: Path, start_s: float, expected: str) -> None:
+    """Structures repeat, so a random split would leak."""
+    row = {"id": "j", "tasks": [{"n": "M1", "p": [], "st": start_s, "rt": 5.0, "inst": 1}]}
+    (trace,) = alibaba.read(a_pack(tmp_path, {alibaba.FILE: [row]}))
+    assert expected == trace.family
+
+
+def test_pods_without_gpus_are_left_out(tmp_path: Path) -> None:
+    """The list has both kinds."""
+    header = "name,cpu_milli,memory_mib,num_gpu,deletion_time,scheduled_time"
+    rows = [header, "a,4000,1024,0,9,1", "b,8000,2048,2,9,1"]
+    (pod,) = openb.read(a_pack(tmp_path, {openb.FILE: rows}))
+    assert openb.GpuPod(cpu_m=8000, memory_bytes=2**31, gpus=2, lasted_s=8.0) == pod
+
+
+def test_a_broken_pod_is_named(tmp_path: Path) -> None:
+    """File and line of a table."""
+    pack = a_pack(tmp_path, {openb.FILE: ["name,cpu_milli,memory_mib,num_gpu", "a,many,1,1"]})
+    with pytest.raises(errors.UsageError, match=r"line 2: not a pod"):
+        list(openb.read(pack))
+
+
+def test_replay_says_what_it_needs(tmp_path: Path) -> None:
+    """Without pyarrow a person learns of the extra; with it, that the file is broken."""
+    path = tmp_path / wta.FILE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no table")
+    with pytest.raises(errors.LabError, match=r"traces\]|not a WTA table"):
+        wta.arrivals_s(packs.Pack(root=tmp_path))
