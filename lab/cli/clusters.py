@@ -5,6 +5,8 @@ import time
 
 import click
 import msgspec
+from click import core
+from msgspec import structs
 
 from lab import apis, errors, homes
 from lab.cli import displays, options, tables
@@ -20,7 +22,9 @@ from lab.controlplane import children, labs, reviews, states
 @click.option("--without", multiple=True, metavar="COMPONENT", help="Leave a component out.")
 @click.option("--api-port", type=int, help="Port of the API server; default any free one.")
 @click.option("--owner-pid", type=int, help="End the lab when this process ends.")
+@click.pass_context
 def up(
+    ctx: click.Context,
     name: str,
     cluster: str,
     speed: float,
@@ -30,7 +34,10 @@ def up(
     api_port: int | None,
     owner_pid: int | None,
 ) -> None:
-    """Start a lab and wait until it is ready."""
+    """Start a lab and wait until it is ready.
+
+    Of a lab that runs already this says so, unless you ask for something that it is not.
+    """
     home = homes.home(name)
     asked = states.Asked(
         kubernetes=kubernetes,
@@ -41,6 +48,15 @@ def up(
         api_port=api_port,
         owner=labs.owner(owner_pid) if owner_pid is not None else None,
     )
+    there = states.read(home)
+    if there is not None and there.running:
+        # What was not said is as it is.
+        unsaid = {
+            option: getattr(there.asked, option)
+            for option in asked.__struct_fields__
+            if ctx.get_parameter_source(option) is core.ParameterSource.DEFAULT
+        }
+        asked = structs.replace(asked, **unsaid)
     starts = displays.Starts()
     with displays.Builds() as shown:
         outcome = labs.up(home, asked, progress=starts.report, report=shown.report)

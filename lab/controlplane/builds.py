@@ -11,6 +11,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -184,6 +185,8 @@ def _go(item: Target, arguments: list[str], folder: Path, *, tell: Tell, at_most
             stdout=sink,
             stderr=subprocess.PIPE,
             preexec_fn=processes.dying_with(processes.current()),
+            # A group of its own: Go's compilers must end with it, and only our word ends it.
+            process_group=0,
         ) as process,
     ):
         try:
@@ -200,7 +203,8 @@ def _go(item: Target, arguments: list[str], folder: Path, *, tell: Tell, at_most
                     complaints.append(line)
                 tell(stage, compiled, at_most)
         except BaseException:
-            process.kill()
+            # Not reaped yet, so the group is still Go's.
+            os.killpg(process.pid, signal.SIGKILL)
             raise
         if process.wait() != 0:
             raise _explain(item, "\n".join(complaints))

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -37,6 +37,8 @@ LOOK_EVERY_S = 0.1
 LOCKED_WITHIN_S = 300.0
 SOCKET_PATH_MAX = 107
 """Bytes that a Unix socket's path may have on Linux."""
+
+VERSIONS = ("kubernetes", "argo", "etcd")
 
 Progress = Callable[[states.State], None]
 
@@ -139,33 +141,30 @@ def owner(pid: int) -> processes.Process:
 def _runs_as(home: homes.Home, asked: states.Asked) -> bool:
     """Whether the lab runs as asked; clears what a crash of such a lab left.
 
-    Raises `StaleError` when another version runs or was left by a crash.
+    Raises `StaleError` when one runs that was asked for otherwise, or a crash left one of another
+    version, whose records somebody may still want.
     """
     state = states.read(home)
     if state is None:
         _clear(home)
         return False
-    if difference := _difference(state.asked, asked):
-        purge = "" if state.running else " --purge"
-        how = "runs" if state.running else "crashed"
+    running = state.running and state.phase is not states.Phase.FAILED
+    if difference := _difference(state.asked, asked, fields=None if running else VERSIONS):
+        how, purge = ("runs", "") if running else ("crashed", " --purge")
         raise errors.StaleError(
             f"lab {home.name!r} {how} with {difference}: "
             f"end it with `python -m lab down{purge} --name {home.name}`, "
             "or choose another name with --name"
         )
-    if state.running and state.phase is not states.Phase.FAILED:
-        return True
-    _clear(home)
-    return False
+    if not running:
+        _clear(home)
+    return running
 
 
-def _difference(there: states.Asked, asked: states.Asked) -> str:
-    """Return in words in which version two labs differ; empty if in none."""
-    pairs = (
-        ("Kubernetes", there.kubernetes, asked.kubernetes),
-        ("Argo", there.argo, asked.argo),
-        ("etcd", there.etcd, asked.etcd),
-    )
+def _difference(there: states.Asked, asked: states.Asked, *, fields: Sequence[str] | None) -> str:
+    """Return in words in which of `fields` (None = all but the owner) two labs differ."""
+    compared = fields or [name for name in there.__struct_fields__ if name != "owner"]
+    pairs = [(name, getattr(there, name), getattr(asked, name)) for name in compared]
     return ", ".join(f"{name} {old} (not {new})" for name, old, new in pairs if old != new)
 
 

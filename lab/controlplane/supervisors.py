@@ -34,6 +34,8 @@ from lab.controlplane import (
 
 PROBE_EVERY_S = 0.1
 PORT_TRIES = 4
+FIRST_PAUSE_S = 1.0
+"""Before a component that crashed is started again; doubles with each crash."""
 CRASHES_AT_MOST = 5
 CRASHES_WITHIN_S = 600.0
 ADDRESS_IN_USE = "address already in use"
@@ -303,7 +305,7 @@ class Supervisor:
             )
             if given_up:
                 return
-            await asyncio.sleep(2.0 ** len(recent))
+            await asyncio.sleep(FIRST_PAUSE_S * 2 ** len(recent))
             if name in self._wanted and self._children[name] is child:
                 try:
                     await self._start(name)

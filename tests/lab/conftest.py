@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kubernetes",
         choices=tools.KUBERNETES_VERSIONS,
-        default=os.environ.get("TIPHYS_KUBERNETES", tools.KUBERNETES_VERSIONS[0]),
+        default=os.environ.get("TIPHYS_KUBERNETES") or tools.KUBERNETES_VERSIONS[0],
         help="version of the control plane for tests in tests/lab",
     )
 

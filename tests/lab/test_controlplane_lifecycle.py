@@ -91,7 +91,7 @@ def test_down_leaves_nothing(make_lab: LabMaker) -> None:
 def test_up_of_a_running_lab_says_so_and_changes_nothing(
     make_lab: LabMaker, start: Starter
 ) -> None:
-    """It is what the person asked for, so it is no error."""
+    """It is what the person asked for, so it is no error; what it is not, is one."""
     home = make_lab("twice", without=BARE)
     before = states.load(home)
 
@@ -99,6 +99,10 @@ def test_up_of_a_running_lab_says_so_and_changes_nothing(
     shown, _ = again.communicate(timeout=60)
 
     assert (0, True) == (again.returncode, "lab 'twice' runs already" in shown)
+    other = start("up", "--name", "twice", "--speed", "30")
+    shown, _ = other.communicate(timeout=60)
+    assert other.returncode == errors.StaleError.exit_code
+    assert "lab 'twice' runs with speed 1.0 (not 30.0): end it with" in shown
     assert before == states.load(home)
 
 
