@@ -52,6 +52,11 @@ def drafted(
 ) -> list[drafts.Draft]:
     """Return `count` drafts: family first, then one of its traces, tenant and size."""
     usable = _by_family(candidates, most_tasks=scale.most_tasks)
+    if not candidates:
+        raise errors.UsageError(
+            "this data has no such trace: all of it is kept for tests (--held-out uses those), "
+            "or none of it (leave --held-out away)"
+        )
     if not usable:
         raise errors.UsageError(
             f"none of {len(candidates)} traces can be cut to {scale.most_tasks} tasks: "
