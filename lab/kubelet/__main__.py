@@ -17,6 +17,7 @@ from lab import apis, catalogs, clocks, errors, homes
 from lab.controlplane import certificates, configurations, states
 from lab.kubelet import controls, kubelets, ledgers, nodes, settings, streams
 from lab.kubelet.behaviours import chooser, provisioners
+from lab.kubelet.exporters import servers
 
 VERSION = "v1.36.3"
 """What nodes report as kubeletVersion to an API server that is no lab's."""
@@ -109,6 +110,8 @@ async def serve(chosen: settings.Settings) -> bool:
             await controls.serve(chosen.home.kubelet_socket, kubelet.obey),
         ):
             stack.callback(server.close)
+        exporter = await servers.serve(kubelet)
+        stack.push_async_callback(exporter.cleanup)
         running = loop.create_task(kubelet.run())
         providing = loop.create_task(provisioners.run(api))
         waiting = loop.create_task(ending.wait())

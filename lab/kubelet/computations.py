@@ -31,6 +31,12 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     memory_peak_bytes: float = 0.0
     memory_current_peak_bytes: float = 0.0
 
+    @property
+    def read_share(self) -> float:
+        """Part of the disk's bytes that was read."""
+        total = self.disk_read_bytes + self.disk_written_bytes
+        return self.disk_read_bytes / total if total else 0.0
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             cpu_core_s=self.cpu_core_s + other.cpu_core_s,
@@ -62,6 +68,8 @@ class Computations:
         self.engine = engine
         self.ended: dict[str, End] = {}
         """Ends that nobody waited for yet: of tasks that ran on while the kubelet restarted."""
+        self.totals: dict[str, Usage] = {}
+        """By node: of everything that ended on it."""
         self._clock = clock
         self._waiting: dict[str, asyncio.Future[End]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -92,6 +100,8 @@ class Computations:
         if self._closed:
             return Usage()
         ended = self.engine.stop(key, at_s=self._clock.now_s())
+        if ended is not None:
+            self._add(ended)
         self.settle()
         if ended is None:
             late = self.ended.pop(key, None)
@@ -105,6 +115,7 @@ class Computations:
         for ended in self.engine.advance(self._clock.now_s()):
             if ended.reason is engines.Reason.STOPPED:
                 continue
+            self._add(ended)
             end = End(reason=ended.reason.value, at_s=ended.at_s, usage=usage(ended.usage))
             future = self._waiting.get(ended.key)
             if future is not None and not future.done():
@@ -118,6 +129,10 @@ class Computations:
         if next_s < float("inf"):
             delay = max(0.0, self._clock.wall_duration(next_s - self._clock.now_s()))
             self._timer = asyncio.get_running_loop().call_later(delay, self.settle)
+
+    def _add(self, ended: engines.Ended) -> None:
+        total = self.totals.get(ended.node, Usage())
+        self.totals[ended.node] = total + usage(ended.usage)
 
     def forsake(self) -> None:
         """Take away what ran before the restart and nobody has come for."""

@@ -3,7 +3,8 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lab import apis, errors, journals
@@ -24,6 +25,7 @@ from lab.kubelet import (
     streams,
 )
 from lab.kubelet.behaviours import grounds
+from lab.kubelet.exporters import observations
 from tiphys.models.physics import engines
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,26 @@ class Known:
     life: lifecycles.Lifecycle | None = None
     confirmed: bool = False
     """Whether its deletion was confirmed."""
+
+    def observed(self, readings: Sequence[engines.Reading]) -> observations.Pod:
+        """Return the pod as it is exported; `readings` are its computations under way."""
+        if self.life is None:
+            view = statuses.viewed(self.pod, self.item)
+            return observations.Pod(pod=self.pod, view=view, usage=computations.Usage())
+        usage = self.life.memory.used
+        for reading in readings:
+            usage += computations.usage(reading.usage)
+        return observations.Pod(
+            pod=self.pod,
+            view=self.life.view,
+            usage=usage,
+            working_set_bytes=sum(item.memory_working_set_bytes for item in readings),
+            cache_bytes=sum(
+                item.memory_current_bytes - item.memory_working_set_bytes for item in readings
+            ),
+            oom_kills=self.life.oom_kills,
+            running=self.life.view.phase == statuses.RUNNING,
+        )
 
 
 class Kubelet:
@@ -88,6 +110,7 @@ class Kubelet:
         self._adopting = True
         """Until the first list is read: what the checkpoint holds may still be claimed."""
         self._busy = False
+        self._sampled_s = now_s
         self._errands: set[asyncio.Task[None]] = set()
 
     # From start to end
@@ -119,7 +142,8 @@ class Kubelet:
             return machine
         machine.images, machine.addresses = remembered.images, remembered.addresses
         machine.start_free_s = remembered.start_free_s
-        machine.pressed_until_s = remembered.pressed_until_s
+        machine.pressed_until_s, machine.meter = remembered.pressed_until_s, remembered.meter
+        self.computing.totals[place.name] = remembered.total
         if remembered.lost:
             machine.reachable.clear()
         if why := remembered.not_ready:
@@ -227,14 +251,33 @@ class Kubelet:
                 self._sample()
                 if not self._adopting:
                     self.checkpoint()
-            self._busy = busy
+            self._busy, self._sampled_s = busy, self._clock.now_s()
 
     def _sample(self) -> None:
-        readings = self.computing.engine.node_readings(self._clock.now_s())
+        now_s = self._clock.now_s()
+        readings = self.computing.engine.node_readings(now_s)
+        tasks = self._tasks_by_node(now_s)
         self.computing.settle()
         self._services.ledger.append(
             samples.samples(readings, machine_of=self.machines, at=self._clock.wall())
         )
+        for reading in readings:
+            machine, group = self.machines[reading.node], self.machines[reading.node].place.group
+            total = self.computing.totals.get(reading.node, computations.Usage())
+            machine.meter.advance(
+                now_s - self._sampled_s,
+                reading,
+                tasks[reading.node],
+                cores=group.cores,
+                kind=group.disk.kind,
+                read_share=total.read_share,
+            )
+
+    def _tasks_by_node(self, now_s: float) -> dict[str, list[engines.Reading]]:
+        tasks: dict[str, list[engines.Reading]] = {name: [] for name in self.machines}
+        for reading in self.computing.engine.readings(now_s):
+            tasks[reading.node].append(reading)
+        return tasks
 
     def _pressures(self) -> None:
         """Let memory pressure pass when its time is over."""
@@ -254,11 +297,64 @@ class Kubelet:
             self.settings.state,
             memories.Checkpoint(
                 pods={life.pod.uid: life.memory for life in lives if not life.task.done()},
-                nodes={machine.name: machine.memory() for machine in self.machines.values()},
+                nodes={
+                    machine.name: machine.memory(
+                        self.computing.totals.get(machine.name, computations.Usage())
+                    )
+                    for machine in self.machines.values()
+                },
                 engine=self.computing.frozen(),
                 ended=self.computing.ended,
             ),
         )
+
+    # What is exported
+
+    def observe_nodes(self) -> dict[str, observations.Node]:
+        """Return every node at this instant, by name."""
+        now_s = self._clock.now_s()
+        readings = self.computing.engine.node_readings(now_s)
+        tasks = self._tasks_by_node(now_s)
+        self.computing.settle()
+        found = {}
+        for reading in readings:
+            machine = self.machines[reading.node]
+            total = self.computing.totals.get(reading.node, computations.Usage())
+            for task in tasks[reading.node]:
+                total += computations.usage(task.usage)
+            found[reading.node] = observations.Node(
+                place=machine.place,
+                conditions=tuple(machine.conditions.values()),
+                reachable=machine.reachable.is_set(),
+                usage=total,
+                meter=machine.meter,
+                working_set_bytes=reading.memory_working_set_bytes,
+                cache_bytes=reading.page_cache_bytes,
+                up_s=now_s,
+                booted_at=self._clock.epoch,
+            )
+        return found
+
+    def observe_pods(self, *, node: str | None = None) -> list[observations.Pod]:
+        """Return every pod that is bound to a simulated node, or to one of them."""
+        running: dict[str, list[engines.Reading]] = {}
+        for reading in self.computing.engine.readings(self._clock.now_s(), node=node):
+            running.setdefault(reading.key.partition("/")[0], []).append(reading)
+        self.computing.settle()
+        return [
+            known.observed(running.get(known.pod.uid, ()))
+            for known in self.known.values()
+            if node is None or known.pod.node == node
+        ]
+
+    def counts(self) -> dict[str, float]:
+        """Return figures about this process."""
+        return {
+            "api_retries": float(self._api.retries),
+            "pods_known": float(len(self.known)),
+            "pods_ended": float(len(self._services.ledger.ended)),
+            "cpu_seconds": time.process_time(),
+        }
 
     # Faults
 

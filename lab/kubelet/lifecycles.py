@@ -39,7 +39,7 @@ BACKOFF_S = 10.0
 MOST_BACKOFF_S = 300.0
 BACKOFF_RESET_S = 600.0
 """A run of this many simulated seconds starts the back-off anew (kubelet)."""
-EVICTED = "Evicted"
+EVICTED, OOM_KILLED = "Evicted", "OOMKilled"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 REPORT_GRACE_S = 30.0
 """Wall seconds that a stopped pod has to report."""
@@ -111,6 +111,7 @@ class Lifecycle:
         """Set when nothing is to be waited for any more: the object is deleted or gone."""
         self._host: hosts.PodHost | None = None
         self._behaviour: contracts.Behaviour | None = None
+        self.oom_kills = 0
         self.ended_s = 0.0
         """When (simulated) the pod was over."""
         self._slow: asyncio.TimerHandle | None = None
@@ -403,6 +404,9 @@ class Lifecycle:
 
     def _end_runs(self, outcome: contracts.Outcome) -> None:
         at = self._clock.wall()
+        killed = sum(end.reason == OOM_KILLED for end in outcome.containers.values())
+        self.oom_kills += killed
+        self.machine.meter.oom_kills += killed
         for run in self.view.every_run:
             end = outcome.containers.get(run.name, statuses.COMPLETED)
             if end is not statuses.NEVER_RAN:
@@ -473,8 +477,8 @@ def _word(outcome: contracts.Outcome) -> str:
     """Return the record's word for a pod that ended by itself."""
     if outcome.reason:
         return outcome.reason
-    if any(end.reason == "OOMKilled" for end in outcome.containers.values()):
-        return "OOMKilled"
+    if any(end.reason == OOM_KILLED for end in outcome.containers.values()):
+        return OOM_KILLED
     return "Completed" if outcome.phase == statuses.SUCCEEDED else "Error"
 
 

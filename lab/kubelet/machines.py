@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from lab.kubelet import memories, nodes, pods
+from lab.kubelet import computations, memories, meters, nodes, pods
 
 MEMORY_PRESSURE_S = 300.0
 """Simulated seconds for which memory pressure outlasts an eviction (kubelet:
@@ -31,6 +31,7 @@ class Machine:
     addresses: int = 0
     """How many pod addresses were given out."""
     pressed_until_s: float = 0.0
+    meter: meters.Meter = field(default_factory=meters.Meter)
     status_written_at: float = 0.0
     status_changed: bool = True
     """Whether the node status holds something that was not written yet."""
@@ -71,8 +72,8 @@ class Machine:
         self.gpus[uid] = tuple(chosen[:count])
         return self.gpus[uid]
 
-    def memory(self) -> memories.NodeMemory:
-        """Return what a restarted kubelet must know of the node."""
+    def memory(self, total: computations.Usage) -> memories.NodeMemory:
+        """Return what a restarted kubelet must know of the node; `total` was used on it so far."""
         ready = self.conditions[nodes.READY]
         return memories.NodeMemory(
             lost=not self.reachable.is_set(),
@@ -81,6 +82,8 @@ class Machine:
             addresses=self.addresses,
             start_free_s=self.start_free_s,
             pressed_until_s=self.pressed_until_s,
+            total=total,
+            meter=self.meter,
         )
 
     def free(self, uid: str) -> None:

@@ -5,7 +5,6 @@ physics is kept as a pickle: only the same user reads it back, from the folder o
 that another version wrote is dropped (tasks then begin anew, which is logged).
 """
 
-import datetime
 import logging
 import os
 import pickle
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from lab import apis
-from lab.kubelet import computations, pods
+from lab.kubelet import computations, meters, nodes, pods
 from tiphys.models.physics import engines
 
 logger = logging.getLogger(__name__)
@@ -66,14 +65,9 @@ def fresh(pod: pods.Pod, item: apis.Object, *, at: float) -> Memory:
             if "running" in state
         ]
         if starts:
-            memory.started_at = memory.first_started_at = seconds(min(starts))
-            memory.seen_at = seconds(status["startTime"])
+            memory.started_at = memory.first_started_at = nodes.seconds(min(starts))
+            memory.seen_at = nodes.seconds(status["startTime"])
     return memory
-
-
-def seconds(timestamp: str) -> float:
-    """Return the wall time (unix seconds) of a Kubernetes timestamp."""
-    return datetime.datetime.fromisoformat(timestamp).timestamp()
 
 
 class NodeMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -86,6 +80,9 @@ class NodeMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     addresses: int = 0
     start_free_s: float = 0.0
     pressed_until_s: float = 0.0
+    total: computations.Usage = computations.Usage()
+    """Of everything that ended on it."""
+    meter: meters.Meter = msgspec.field(default_factory=meters.Meter)
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):

@@ -220,6 +220,11 @@ def timestamp(at: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def seconds(timestamp: str) -> float:
+    """Return the wall time (unix seconds) of a Kubernetes timestamp."""
+    return datetime.datetime.fromisoformat(timestamp).timestamp()
+
+
 def micro_timestamp(at: float) -> str:
     """Return wall time as Kubernetes writes it in Leases (microseconds)."""
     moment = datetime.datetime.fromtimestamp(at, datetime.UTC)

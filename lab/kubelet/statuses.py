@@ -109,6 +109,35 @@ def view(pod: pods.Pod, *, seen_at: float) -> View:
     return View(seen_at=seen_at, init_runs=runs(pod.init_containers), runs=runs(pod.containers))
 
 
+def viewed(pod: pods.Pod, item: apis.Object) -> View:
+    """Return a pod as its object shows it, for one that ended before this kubelet began."""
+    status = item["status"]
+    now = view(pod, seen_at=_seconds(status.get("startTime")) or 0.0)
+    now.phase, now.address = status.get("phase", PENDING), status.get("podIP", "")
+    now.reason, now.message = status.get("reason", ""), status.get("message", "")
+    shown = {
+        raw["name"]: raw
+        for key in ("initContainerStatuses", "containerStatuses")
+        for raw in status.get(key) or ()
+    }
+    for run in now.every_run:
+        raw = shown.get(run.name, {})
+        run.restarts, run.last = raw.get("restartCount", 0), raw.get("lastState") or {}
+        if ended := (raw.get("state") or {}).get("terminated"):
+            run.started_at = _seconds(ended.get("startedAt"))
+            run.end = contracts.ContainerEnd(
+                exit_code=ended["exitCode"],
+                reason=ended.get("reason", ""),
+                message=ended.get("message", ""),
+            )
+            run.ended_at = _seconds(ended.get("finishedAt"))
+    return now
+
+
+def _seconds(timestamp: str | None) -> float | None:
+    return None if timestamp is None else nodes.seconds(timestamp)
+
+
 def status(
     pod: pods.Pod, now: View, *, host_address: str, at: float, before: apis.Object
 ) -> apis.Object:
