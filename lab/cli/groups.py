@@ -24,7 +24,7 @@ COMMANDS = {
     "run": ("lab.cli.runs:run", "Submit a mix of workflows and wait for their end."),
     "measure": ("lab.cli.measures:measure", "Judge a run and write its report."),
     "workload": ("lab.cli.workloads:workload", "Make and look at workloads without running them."),
-    "examples": ("lab.cli.examples:examples", "Run Argo's own examples against the lab."),
+    "corpus": ("lab.cli.corpus:corpus", "Run Argo's own examples against the lab."),
     "fault": ("lab.cli.faults:fault", "Cause a fault: lost node, slow disk, restarted server."),
     "demo": ("lab.cli.demos:demo", "Run the demonstration from start to end."),
 }

@@ -29,15 +29,11 @@ class Computed:
     async def report(self, outcome: contracts.Outcome) -> contracts.Outcome:
         """Tell the outputs that the truth names; a missing one fails the task, as in Argo."""
         outputs: dict[str, object] = {}
-        # A template that was too large for the pod is not fetched: its tasks have no outputs here.
-        text = pods.variable(self._host.pod, templates.VARIABLE) or ""
-        if '"outputs":{"' in text or self._truth.outputs:
-            template = await templates.read(self._host.api, self._host.pod)
-            try:
-                outputs = self._outputs(template)
-            except artifacts.ExecutorError as error:
-                if outcome.phase == "Succeeded":
-                    outcome = failed_wait(outcome, str(error))
+        try:
+            outputs = self._outputs(await templates.read(self._host.api, self._host.pod))
+        except artifacts.ExecutorError as error:
+            if outcome.phase == "Succeeded":
+                outcome = failed_wait(outcome, str(error))
         await results.report(self._host.api, self._host.pod, outputs=outputs)
         return outcome
 

@@ -1,0 +1,58 @@
+import pytest
+
+from lab.kubelet.behaviours import environments, images
+from tests.unit.behaviours.fakes import FakeApi
+
+POD = {
+    "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"a": "1"}},
+    "spec": {"nodeName": "node-1", "containers": []},
+}
+
+
+async def resolved(*entries: dict[str, object], api: FakeApi | None = None) -> dict[str, str]:
+    """Return the environment of a container with these entries."""
+    return await environments.resolve(
+        api or FakeApi(), POD, {"name": "c", "env": list(entries)}, address="10.0.0.9"
+    )
+
+
+async def test_variables_refer_to_earlier_ones_and_to_the_pod() -> None:
+    """`$$` stays a dollar sign, unknown names stay as they are."""
+    found = await resolved(
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "$(A)-$(C)-$$(A)"},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "L", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}},
+        {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    )
+    assert found == {"A": "1", "B": "1-$(C)-$(A)", "IP": "10.0.0.9", "L": "1", "N": "node-1"}
+
+
+async def test_a_missing_secret_keeps_a_pod_waiting_unless_it_is_optional() -> None:
+    """A kubelet does not start a container without it."""
+    reference = {"name": "s", "key": "k"}
+    with pytest.raises(environments.MissingReferenceError, match='secret "s" not found'):
+        await resolved({"name": "A", "valueFrom": {"secretKeyRef": reference}})
+    optional = {**reference, "optional": True}
+    assert await resolved({"name": "A", "valueFrom": {"secretKeyRef": optional}}) == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "expected"),
+    [
+        ([], None, ["nginx", "-g", "daemon off;"]),
+        ([], ["x"], ["x"]),
+        (["a"], None, ["a"]),
+        (["a"], ["b"], ["a", "b"]),
+    ],
+)
+def test_an_image_fills_in_what_the_pod_leaves_open(
+    command: list[str], args: list[str] | None, expected: list[str]
+) -> None:
+    """By the rules of Kubernetes for entrypoint and cmd."""
+    assert images.command_line("nginx:1.13", command=command, args=args) == expected
+
+
+def test_an_unknown_image_runs_nothing_that_is_known() -> None:
+    """It is then held until it is stopped."""
+    assert images.command_line("nobody/knows", command=[], args=None) == []
