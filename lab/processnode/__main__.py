@@ -156,8 +156,10 @@ async def _serve(chosen: settings.Settings) -> None:
             configuration = await webhook.start()
             routing = asyncio.create_task(network.run())
             await network.known.wait()
-            await node.register()
             await api.apply(f"{admissions.CONFIGURATIONS}/{admissions.NAME}", configuration)
+            if not await admissions.wait_until_asked(api):
+                logger.warning("the API server does not ask the webhook for marked pods yet")
+            await node.register()
             logger.info("node %s is ready", chosen.node)
             await asyncio.gather(routing, recorder.run(), node.run(), roster.run(ground))
         finally:

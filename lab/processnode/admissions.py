@@ -6,7 +6,10 @@ them while the node is down: on a simulated node they would only pretend to run.
 are left alone, because their controller has chosen their node before.
 """
 
+import asyncio
 import base64
+import contextlib
+import time
 
 import msgspec
 from aiohttp import web
@@ -16,6 +19,8 @@ from lab.processnode import certificates, settings
 
 NAME = "process-node.lab.tiphys.dev"
 PATH = "/pods"
+TRIALS = "/api/v1/namespaces/default/pods"
+ASKED_WITHIN_S = 15.0
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 LARGEST_REVIEW_BYTES = 8 * 1024 * 1024
 
@@ -80,6 +85,34 @@ def _tolerates(toleration: apis.Object) -> bool:
         return toleration.get("key", settings.NODE_LABEL) == settings.NODE_LABEL
     wanted = (settings.NODE_LABEL, "true")
     return (toleration.get("key"), toleration.get("value")) == wanted
+
+
+def trial() -> apis.Object:
+    """Return a marked pod that is only ever created as a dry run."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "process-node-trial",
+            "annotations": {settings.MARK: settings.MARKED},
+        },
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
+
+
+async def wait_until_asked(api: apis.Api) -> bool:
+    """Wait until the API server sends marked pods here; False if it does not in time.
+
+    It learns of a new webhook a moment after it was written, and pods made meanwhile would miss it.
+    """
+    until = time.monotonic() + ASKED_WITHIN_S
+    while time.monotonic() < until:
+        with contextlib.suppress(apis.ApiError):  # no ServiceAccount in the namespace yet
+            tried = await api.call("POST", TRIALS, body=trial(), params={"dryRun": "All"})
+            if settings.NODE_LABEL in (tried["spec"].get("nodeSelector") or {}):
+                return True
+        await asyncio.sleep(0.1)
+    return False
 
 
 class Webhook:
