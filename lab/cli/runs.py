@@ -25,9 +25,15 @@ LINE_EVERY_WALL_S = 5.0
 @click.command()
 @click.argument("mix")
 @click.option(
-    "--lab", "-n", "lab", default="default", show_default=True, envvar="TIPHYS_LAB",
+    "--name",
+    "--lab",
+    "-n",
+    "lab",
+    default="default",
+    show_default=True,
+    envvar="TIPHYS_LAB",
     help="Which lab.",
-)  # fmt: skip
+)
 @workloads.options
 @click.option("--tag", help="Beginning of the workflows' names.  [default: sSEED, then sSEEDb, …]")
 @click.option(

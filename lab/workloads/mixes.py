@@ -94,7 +94,9 @@ def genomics(wish: Wish) -> list[drafts.Draft]:
     recorded = _allowed(wfinstances.read(wish.pack), wish)
     if wish.held_out:
         recorded += _allowed(pegasus.read(wish.pack), wish) + _allowed(cws.read(wish.pack), wish)
-    scale = recordings.Scale(fewest_tasks=12, most_tasks=wish.most_tasks or 40, task_median_s=110.0)
+    scale = recordings.Scale(
+        fewest_tasks=10, most_tasks=wish.most_tasks or 32, task_median_s=95.0, shortest_s=40.0
+    )
     return recordings.drafted(
         recorded, wish.workflows, tenants=RESEARCH, scale=scale, seed=wish.seed
     )
@@ -103,7 +105,9 @@ def genomics(wish: Wish) -> list[drafts.Draft]:
 def spark(wish: Wish) -> list[drafts.Draft]:
     """Draft TPC-H queries, their stages as tasks."""
     recorded = _allowed(tpch.read(wish.pack), wish)
-    scale = recordings.Scale(fewest_tasks=6, most_tasks=wish.most_tasks or 40, task_median_s=60.0)
+    scale = recordings.Scale(
+        fewest_tasks=6, most_tasks=wish.most_tasks or 40, task_median_s=60.0, shortest_s=20.0
+    )
     return recordings.drafted(
         recorded, wish.workflows, tenants=ANALYSTS, scale=scale, seed=wish.seed
     )
@@ -112,7 +116,9 @@ def spark(wish: Wish) -> list[drafts.Draft]:
 def burst(wish: Wish) -> list[drafts.Draft]:
     """Draft short batch jobs."""
     recorded = _allowed(alibaba.read(wish.pack), wish)
-    scale = recordings.Scale(fewest_tasks=1, most_tasks=wish.most_tasks or 12, task_median_s=30.0)
+    scale = recordings.Scale(
+        fewest_tasks=1, most_tasks=wish.most_tasks or 12, task_median_s=30.0, shortest_s=8.0
+    )
     return recordings.drafted(recorded, wish.workflows, tenants=BATCH, scale=scale, seed=wish.seed)
 
 
@@ -155,7 +161,7 @@ MIXES = {
     for mix in (
         Mix(
             name="genomics",
-            about="nf-core, Pegasus and Makeflow pipelines of 12 to 40 tasks (WfInstances)",
+            about="nf-core, Pegasus and Makeflow pipelines of 10 to 32 tasks (WfInstances)",
             draft=genomics,
         ),
         Mix(

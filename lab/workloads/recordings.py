@@ -2,7 +2,7 @@
 
 The traces of nf-core ran on test profiles (median task 2 s) and those of Pegasus and Makeflow on
 other machines: a run in the lab needs tasks that are long against the control plane's own latency.
-So each workflow's runtimes are raised to the power 0.6 and scaled by one factor to a drawn mean:
+So each workflow's runtimes are raised to the power 0.4 and scaled by one factor to a drawn mean:
 the order of its tasks by length stays, their spread shrinks.
 """
 
@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from lab import errors
 from lab.workloads import authors, drafts, draws, programs, prunings, shapes, traces
 
-SPREAD_POWER = 0.6
+SPREAD_POWER = 0.4
 """Runtimes are raised to this, so that a lab run holds short and long tasks (assumption)."""
-SHORTEST_S = 12.0
-"""Floor of a task in the lab: image start, staging and a program that does next to nothing."""
-LONGEST_S = 1200.0
+LONGEST_S = 900.0
 WORDS = {
     "blast": "chunk",
     "bwa": "chunk",
@@ -38,7 +36,9 @@ class Scale:
     most_tasks: int
     task_median_s: float
     """Median over workflows of the mean duration of their tasks."""
-    size_sigma: float = 0.5
+    shortest_s: float
+    """Floor of a task: staging, and a program that does next to nothing."""
+    size_sigma: float = 0.4
     """Log-normal spread of the input size of workflows."""
 
 
@@ -71,17 +71,24 @@ def drafted(
         size = draws.log_normal(rng, 1.0, sigma=scale.size_sigma, least=0.25, most=4.0)
         cut = _cut(trace, rng.randint(scale.fewest_tasks, scale.most_tasks), scale.most_tasks)
         mean_s = scale.task_median_s * size
-        made.append(draft_of(cut, tenant=tenant, mean_s=mean_s, size=size))
+        made.append(
+            draft_of(cut, tenant=tenant, mean_s=mean_s, shortest_s=scale.shortest_s, size=size)
+        )
     return made
 
 
 def draft_of(
-    trace: traces.Trace, *, tenant: authors.Tenant, mean_s: float, size: float
+    trace: traces.Trace,
+    *,
+    tenant: authors.Tenant,
+    mean_s: float,
+    shortest_s: float,
+    size: float,
 ) -> drafts.Draft:
     """Return the draft of one trace whose tasks last `mean_s` in the mean; `size` scales memory."""
     shaped_s = [task.runtime_s**SPREAD_POWER for task in trace.tasks]
     factor = mean_s * len(shaped_s) / sum(shaped_s)
-    runtimes_s = [min(LONGEST_S, max(SHORTEST_S, factor * shape_s)) for shape_s in shaped_s]
+    runtimes_s = [min(LONGEST_S, max(shortest_s, factor * shape_s)) for shape_s in shaped_s]
     middle_s = sorted(runtimes_s)[len(runtimes_s) // 2]
     seen: defaultdict[str, float] = defaultdict(float)
     longest: defaultdict[str, float] = defaultdict(float)

@@ -222,4 +222,4 @@ def test_the_sample_is_pinned() -> None:
     assert PINNED == whole, digests
 
 
-PINNED = "f53088e0bf2d68cd"
+PINNED = "db3e75dfc8c017ef"
