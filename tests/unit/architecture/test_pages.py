@@ -53,3 +53,15 @@ def test_every_dependency_is_explained() -> None:
     told = "\n".join(path.read_text() for path in DECISIONS).lower()
     missing = {name for name in wanted if not re.search(rf"\b{re.escape(name.lower())}\b", told)}
     assert missing == set(), "add a page to docs/adr"
+
+
+def test_every_variable_of_the_environment_is_documented() -> None:
+    """Each `TIPHYS_…` that code or scripts mention stands in docs/settings.md, and no other."""
+    variable = re.compile(r"TIPHYS_[A-Z][A-Z_]*[A-Z]")
+    used = {
+        name
+        for path in trees.tracked(".py", "Makefile", "setup", "run")
+        for name in variable.findall(path.read_text())
+    }
+    told = set(variable.findall((trees.ROOT / "docs" / "settings.md").read_text()))
+    assert used == told
