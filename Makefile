@@ -37,7 +37,7 @@ lint: ## ruff, formatting, mypy, import rules
 	.venv/bin/lint-imports
 
 bench: ## measure; compares with the limits in tests/bench/ranges.yaml
-	@.ci/setup python binaries
+	@.ci/setup python debian binaries
 	@$(python) -m pytest tests/bench -m bench --timeout=3600 $(ARGS)
 
 lab-up: ## start a lab (`.venv/bin/python -m lab --help` has the rest)
