@@ -27,7 +27,8 @@ class PodRecord(
     """When the main container ran; None if it never did."""
     ended_at: float
     reason: str
-    """`Completed`, `Error`, `OOMKilled`, `Evicted`, `NodeLost`, `Deleted`."""
+    """`Completed`, `Error`, `OOMKilled`, `Evicted`, `NodeLost`, `Deleted`, `DeadlineExceeded`,
+    `Rejected` (the node had no room for it after all)."""
     exit_code: int = 0
     requested_cpu_m: int = 0
     requested_memory_bytes: int = 0

@@ -77,8 +77,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     wait_s: float | None
     """`started_s - created_s`: queueing, binding and start-up, all that it did not work."""
     reason: str
-    """`Completed`, `Error`, `OOMKilled`, `Evicted`, `NodeLost`, `Deleted`; `Unaccounted` where no
-    record says how it ended (then `problems` names it)."""
+    """The kubelet's word (`lab.journals.PodRecord.reason`); `Unaccounted` where no record says how
+    it ended (then `problems` names it)."""
     exit_code: int
     requested_cpu_m: int
     requested_memory_bytes: int

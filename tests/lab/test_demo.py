@@ -90,6 +90,7 @@ def test_the_demo_ends_with_figures_and_a_page_and_nothing_left(demo, tmp_path):
     assert str(page) in output.replace("\n", "")
     measured = measurements.read(page.with_suffix(".json"))
     assert read["default.pods_created"] == len(measured.tasks)
+    assert {task.reason for task in measured.tasks} <= {"Completed", "OOMKilled"}
     assert [] == left_over()
 
 
