@@ -1,0 +1,107 @@
+import contextlib
+import json
+
+import click
+import click.testing
+import pytest
+
+from lab import errors, homes
+from lab.cli import demos
+from lab.controlplane import labs, states
+from tests.unit.reports import synthetic_runs as a
+from tests.unit.reports import written_runs
+
+
+class Stage:
+    """Stands in for a real lab: `up` makes a home, `run` writes the records of a run."""
+
+    def __init__(self):
+        self.run, self.error, self.calls = a.a_run(), None, []
+
+    def up(self, **asked):
+        self.calls.append("up")
+        homes.home(asked["name"]).root.mkdir(parents=True)
+
+    def submit(self, **asked):
+        self.calls.append("run")
+        written_runs.write(homes.home(asked["lab"]), self.run)
+        if self.error:
+            raise self.error
+
+    def down(self, home):
+        self.calls.append("down")
+        return labs.Outcome.STOPPED
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    """Put the stage where the demo looks for a real lab."""
+    stage = Stage()
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path / "labs"))
+    monkeypatch.setenv("TIPHYS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setattr(demos.clusters, "up", click.Command("up", callback=stage.up))
+    monkeypatch.setattr(demos.runs, "run", click.Command("run", callback=stage.submit))
+    monkeypatch.setattr(demos.labs, "down", stage.down)
+    return stage
+
+
+def demo(tmp_path):
+    """Run the command; its errors are raised."""
+    arguments = ["--into", str(tmp_path / "reports"), "--seed", "7", "--speed", "60"]
+    runner = click.testing.CliRunner()
+    return runner.invoke(demos.demo, arguments, catch_exceptions=False).output
+
+
+def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
+    """Up, run, measure, down; then the table, the results and the page."""
+    output = demo(tmp_path)
+    assert ["up", "run", "down"] == stage.calls
+    assert all(f"[{step}/4]" in output for step in (1, 2, 3, 4))
+    assert "mean completion, simulated min" in output
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    assert (7, 60.0, 1) == (read["seed"], read["speed"], read["default.succeeded"])
+    assert (tmp_path / "reports" / "synthetic.html").is_file()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()])
+def test_the_lab_is_taken_down_whatever_happens(stage, tmp_path, error):
+    """Also after Ctrl-C; no figures are written."""
+    stage.error = error
+    with contextlib.suppress(RuntimeError):
+        demo(tmp_path)
+    assert "down" == stage.calls[-1]
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_workflow_that_failed_for_another_reason_than_memory_fails_the_demo(stage, tmp_path):
+    """It is a fault of the lab; the figures are written all the same."""
+    stage.run = a.a_run(workflows=[a.a_workflow(phase="Failed")])
+    stage.error = errors.RunError("1 of 1 workflows did not succeed")
+    with pytest.raises(errors.RunError, match="did not succeed"):
+        demo(tmp_path)
+    assert (tmp_path / "results" / "demo.json").is_file()
+
+
+def test_a_workflow_that_failed_for_memory_is_a_finding(stage, tmp_path):
+    """The mix asks for too little now and then; the demo says which and ends well."""
+    pod = a.a_pod(reason="OOMKilled", exit_code=137)
+    stage.run = a.a_run(pods=[pod], workflows=[a.a_workflow(phase="Failed")])
+    stage.error = errors.RunError("1 of 1 workflows did not succeed")
+    assert "genomics/wf-0 failed: its requests were too small" in demo(tmp_path)
+
+
+def test_a_pod_that_is_unaccounted_for_fails_the_demo(stage, tmp_path):
+    """Whatever the run itself said."""
+    calls = [call for call in stage.run.calls if call.resource != "pods/binding"]
+    stage.run = a.a_run(calls=calls)
+    with pytest.raises(errors.RunError, match="do not add up"):
+        demo(tmp_path)
+
+
+def test_the_lab_of_another_demo_is_left_alone(stage, tmp_path, monkeypatch):
+    """It is neither used nor taken down."""
+    running = type("Running", (), {"running": True})()
+    monkeypatch.setattr(states, "read", lambda home: running)
+    with pytest.raises(errors.UsageError, match="runs already"):
+        demo(tmp_path)
+    assert [] == stage.calls
