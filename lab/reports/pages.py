@@ -34,7 +34,7 @@ def render(arms: Sequence[measurements.Measurement]) -> str:
     )
     started = datetime.datetime.fromtimestamp(first.started_at, tz=datetime.UTC)
     return environment.get_template("page.html.j2").render(
-        title=f"{first.mix}: {_counted(len(first.workflows), 'workflow')} on {first.cluster}",
+        title=f"{first.mix}: {_counted(len(first.workflows), 'workflow')} on the {first.cluster} cluster",
         facts=[
             " and ".join(f"{arm.arm} scheduler" for arm in arms),
             f"{_counted(len(first.nodes), 'node')},"
@@ -112,8 +112,11 @@ def _chart(arm: measurements.Measurement) -> dict[str, Any]:
     workflows = [item.name for item in arm.workflows]
     nodes = [node.name for node in arm.nodes]
     shown = [task for task in arm.tasks if task.bound_s is not None and task.node in nodes]
-    counts = collections.Counter(task.template for task in shown)
-    templates = [name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    # Colours go to the templates that fill most of the chart.
+    held_s: collections.Counter[str] = collections.Counter()
+    for task in shown:
+        held_s[task.template] += (task.ended_s or task.bound_s or 0.0) - (task.bound_s or 0.0)
+    templates = sorted(held_s, key=lambda name: (-held_s[name], name))
     reasons = sorted({task.reason for task in shown})
     indexes = {name: index for index, name in enumerate(workflows)}
     columns = {
