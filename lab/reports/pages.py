@@ -34,7 +34,10 @@ def render(arms: Sequence[measurements.Measurement]) -> str:
     )
     started = datetime.datetime.fromtimestamp(first.started_at, tz=datetime.UTC)
     return environment.get_template("page.html.j2").render(
-        title=f"{first.mix}: {_counted(len(first.workflows), 'workflow')} on the {first.cluster} cluster",
+        title=(
+            f"{first.mix}: {_counted(len(first.workflows), 'workflow')}"
+            f" on the {first.cluster} cluster"
+        ),
         facts=[
             " and ".join(f"{arm.arm} scheduler" for arm in arms),
             f"{_counted(len(first.nodes), 'node')},"
@@ -113,7 +116,7 @@ def _chart(arm: measurements.Measurement) -> dict[str, Any]:
     nodes = [node.name for node in arm.nodes]
     shown = [task for task in arm.tasks if task.bound_s is not None and task.node in nodes]
     # Colours go to the templates that fill most of the chart.
-    held_s: collections.Counter[str] = collections.Counter()
+    held_s: dict[str, float] = collections.defaultdict(float)
     for task in shown:
         held_s[task.template] += (task.ended_s or task.bound_s or 0.0) - (task.bound_s or 0.0)
     templates = sorted(held_s, key=lambda name: (-held_s[name], name))
