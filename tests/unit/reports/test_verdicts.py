@@ -74,3 +74,29 @@ def test_argos_reaction_is_shown_but_not_judged():
     judged = {latency.what: latency.judged for latency in verdict.latencies}
     assert judged[verdicts.REACTION] is False
     assert judged[verdicts.SCHEDULING] is True
+
+
+def test_argos_reaction_counts_from_the_status_that_told_of_the_end_and_beyond_its_pause():
+    """What the kubelet took to say so is not Argo's, and the 10 s of its pause are meant."""
+    first, second = a.a_pod("wf-0-a"), a.a_pod("wf-0-b", bound_s=90.0)
+    calls = [
+        a.a_call(0, "create", "workflows", "wf-0"),
+        *a.calls_of(first),
+        a.a_call(64.0, "patch", "pods/status", first.name, latency_s=1 / 60, code=200),
+        *a.calls_of(second, created_s=80.0, bound_s=89.0),
+    ]
+    run = a.a_run(calls=calls, pods=[first, second])
+    found = verdicts.reactions(run, accounts.account(run).tasks)
+    assert [80.0 - 65.0 - 10.0] == pytest.approx(found, abs=1e-3)
+
+
+def test_a_retry_is_no_reaction():
+    """It waits for its back-off."""
+    first, second = a.a_pod("wf-0-a"), a.a_pod("wf-0-b", bound_s=90.0, attempt=1)
+    calls = [
+        a.a_call(0, "create", "workflows", "wf-0"),
+        *a.calls_of(first),
+        *a.calls_of(second, created_s=80.0, bound_s=89.0),
+    ]
+    run = a.a_run(calls=calls, pods=[first, second])
+    assert [] == verdicts.reactions(run, accounts.account(run).tasks)
