@@ -44,13 +44,22 @@ class Api:
     """One connection pool to the API server of a kubeconfig; use as `async with Api(path) as api`.
 
     `attempts` bounds the tries of one call; between two the pause doubles from 0.1 s to 3 s, with
-    jitter, unless the server names one (Retry-After).
+    jitter, unless the server names one (Retry-After). `sure_of_rights` also repeats calls that are
+    refused for lack of rights: an API server that has just started does not know its roles yet.
     """
 
-    def __init__(self, kubeconfig: Path, *, attempts: int = 12, connections: int = 64) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        *,
+        attempts: int = 12,
+        connections: int = 64,
+        sure_of_rights: bool = False,
+    ) -> None:
         self._server, self._context, self._token = _credentials(kubeconfig)
         self._attempts = attempts
         self._connections = connections
+        self._sure_of_rights = sure_of_rights
         self._session: aiohttp.ClientSession | None = None
         self.retries = 0
         """Calls that had to be repeated, for status and metrics."""
@@ -120,7 +129,8 @@ class Api:
                     name = msgspec.json.decode(data or b"{}").get("metadata", {}).get("name")
                     if name:
                         return await self.call("GET", f"{path}/{name}")
-                if status not in RETRIED or last:
+                early = self._sure_of_rights and status == 403 and b" cannot " in answer
+                if last or not (status in RETRIED or early):
                     raise _refusal(answer, status=status, call=f"{method} {path}")
             self.retries += 1
             await asyncio.sleep(pause_s)

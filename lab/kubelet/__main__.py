@@ -101,7 +101,7 @@ async def serve(chosen: settings.Settings) -> bool:
     sockets, port = streams.bind(addresses)
     async with contextlib.AsyncExitStack() as stack:
         ledger = stack.enter_context(ledgers.Ledger(chosen.home.journal, chosen.clock))
-        api = await stack.enter_async_context(apis.Api(chosen.kubeconfig))
+        api = await stack.enter_async_context(apis.Api(chosen.kubeconfig, sure_of_rights=True))
         kubelet = kubelets.Kubelet(
             chosen, api, ledger=ledger, choose=chooser.choose, port=port, restart=restart
         )

@@ -491,7 +491,7 @@ async def delete(api: apis.Api, pod: pods.Pod) -> None:
         except apis.ApiError as error:
             if error.status in (404, 409):
                 return
-            if error.status and error.status not in apis.RETRIED:
+            if error.status not in (0, 403) and error.status not in apis.RETRIED:
                 logger.error("the deletion of %s was refused: %s", pod.path, error)
                 return
             await asyncio.sleep(writers.PAUSE_S)

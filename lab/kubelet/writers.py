@@ -61,7 +61,7 @@ class Writer:
             except apis.ApiError as error:
                 if error.status == 404 or (error.status == 409 and "UID" in str(error)):
                     self.gone = True
-                elif error.status in (0, 409) or error.status in apis.RETRIED:
+                elif error.status in (0, 403, 409) or error.status in apis.RETRIED:
                     self._due = True
                     await asyncio.sleep(PAUSE_S)
                 else:

@@ -1,0 +1,102 @@
+"""Faults on command: to simulated nodes through the kubelet's socket, to servers through the
+supervisor's. Every fault is a line in the journal, so that reports can show it.
+"""
+
+import os
+import socket
+import time
+
+import msgspec
+
+from lab import errors, homes, journals
+from lab.controlplane import controls as supervisor_controls
+from lab.kubelet import controls
+
+ANSWER_WITHIN_S = 20.0
+"""Wall seconds in which a kubelet carries a fault out."""
+RESTARTED_WITHIN_S = 20.0
+KUBELET = "kubelet"
+
+
+def cause(home: homes.Home, command: controls.Command) -> None:
+    """Let a fault of a node happen, or end; returns when it has.
+
+    Raises `UsageError` for an unknown node or fault, and where no kubelet listens.
+    """
+    raw = _exchange(home, msgspec.json.encode(command) + b"\n", what=command.fault)
+    answer = msgspec.json.decode(raw, type=controls.Answer)
+    if not answer.ok:
+        refusal = errors.LabError(answer.error)
+        refusal.exit_code = answer.exit_code
+        raise refusal
+
+
+def restart(home: homes.Home, component: str) -> None:
+    """Restart a server of the lab, or the simulated kubelet; returns when it serves again.
+
+    The kubelet begins anew in its own process: its pods run on, as containers do.
+    """
+    if component == KUBELET:
+        before = _mark(home)
+        cause(home, controls.Command(fault="restart"))
+        _wait_until_it_listens(home, before)
+        return
+    supervisor_controls.send(home, "restart", component)
+    record = journals.FaultRecord(at=time.time(), fault=f"restart {component}", node="")
+    descriptor = os.open(home.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, msgspec.json.encode(record) + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def _exchange(home: homes.Home, line: bytes, *, what: str) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWER_WITHIN_S)
+        try:
+            connection.connect(str(home.kubelet_socket))
+            connection.sendall(line)
+            with connection.makefile("rb") as stream:
+                raw = stream.readline()
+        except (FileNotFoundError, ConnectionError) as error:
+            raise errors.UsageError(
+                f"no simulated kubelet listens in lab {home.name!r}: "
+                f"see `python -m lab status --name {home.name}`"
+            ) from error
+        except TimeoutError as error:
+            raise errors.LabError(
+                f"the kubelet of lab {home.name!r} gave no answer to {what!r} in "
+                f"{ANSWER_WITHIN_S:.0f} s: see {home.logs / 'kubelet.log'}"
+            ) from error
+    if not raw:
+        raise errors.LabError(f"the kubelet of lab {home.name!r} ended before it answered")
+    return raw
+
+
+def _mark(home: homes.Home) -> tuple[int, int] | None:
+    """Return what tells one kubelet's socket from the next one's."""
+    try:
+        about = home.kubelet_socket.stat()
+    except FileNotFoundError:
+        return None
+    return about.st_ino, about.st_ctime_ns
+
+
+def _wait_until_it_listens(home: homes.Home, before: tuple[int, int] | None) -> None:
+    """Wait for the kubelet that comes after the one whose socket was `before`."""
+    until = time.monotonic() + RESTARTED_WITHIN_S
+    while time.monotonic() < until:
+        if _mark(home) in (None, before):
+            time.sleep(0.05)
+            continue
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(home.kubelet_socket))
+            except (FileNotFoundError, ConnectionError):
+                time.sleep(0.05)
+            else:
+                return
+    raise errors.LabError(
+        f"the kubelet of lab {home.name!r} did not come back in {RESTARTED_WITHIN_S:.0f} s: "
+        f"see {home.logs / 'kubelet.log'}"
+    )
