@@ -5,6 +5,7 @@ Started by `lab.controlplane.labs`, which has written the state and the files th
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ def main() -> int:
     if os.fork() > 0:
         # Whoever started us goes on; the child belongs to nobody and leaves no zombie.
         os._exit(0)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         asyncio.run(_supervise(home, state, starter=arguments.starter))
     except errors.LabError as error:

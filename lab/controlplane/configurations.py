@@ -7,9 +7,10 @@ server's port and are written (again) when it is chosen.
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
-from lab import homes
+from lab import catalogs, homes
 from lab.controlplane import certificates, states
 
 WEBHOOK_PLUGINS = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
@@ -55,6 +56,12 @@ def write_all(home: homes.Home) -> None:
     _write(folder / "audit-policy.yaml", audit_policy())
     _write(folder / "admission.yaml", admission(folder / "webhooks.kubeconfig"))
     _write(folder / "webhooks.kubeconfig", webhook_kubeconfig(home))
+
+
+def cluster(described: catalogs.Cluster) -> str:
+    """Return a cluster as YAML: the copy that a lab keeps, whatever becomes of the original."""
+    text: str = yaml.safe_dump(msgspec.to_builtins(described), sort_keys=False)
+    return text
 
 
 def scheduler(home: homes.Home) -> dict[str, Any]:

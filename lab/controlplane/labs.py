@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import math
 import os
 import select
 import shutil
@@ -11,9 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-
-import msgspec
-import yaml
 
 from lab import catalogs, errors, homes
 from lab.controlplane import (
@@ -100,8 +98,8 @@ def _check(home: homes.Home, asked: states.Asked) -> None:
         raise errors.UsageError(
             f"--without {', '.join(sorted(unknown))}: choose from {', '.join(components.OPTIONAL)}"
         )
-    if not asked.speed > 0:
-        raise errors.UsageError(f"--speed {asked.speed}: it must be above 0")
+    if not (asked.speed > 0 and math.isfinite(asked.speed)):
+        raise errors.UsageError(f"--speed {asked.speed}: it must be a number above 0")
     if len(os.fsencode(home.supervisor_socket)) > SOCKET_PATH_MAX:
         raise errors.UsageError(
             f"{home.supervisor_socket} is too long for a socket ({SOCKET_PATH_MAX} bytes): "
@@ -188,8 +186,7 @@ def _furnish(home: homes.Home, cluster: catalogs.Cluster, state: states.State) -
     shutil.rmtree(home.root, ignore_errors=True)
     for folder in (home.root, home.logs, home.data, home.truths, home.artifacts):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plain = yaml.safe_dump(msgspec.to_builtins(cluster), sort_keys=False)
-    states.write_whole(home.cluster, plain.encode())
+    states.write_whole(home.cluster, configurations.cluster(cluster).encode())
     block = addresses.block(home.name)
     certificates.write_all(home.pki, server_addresses=(block.server,))
     configurations.write_all(home)
@@ -226,24 +223,20 @@ def _supervisor(home: homes.Home, log: Path) -> Iterator[int]:
     """Start the supervisor as nobody's child; yields a pipe that ends when it does."""
     me = processes.current()
     held, writer = os.pipe()
-    try:
-        with log.open("ab") as sink:
+    command = ["-m", "lab.controlplane", f"--lab={home.name}"]
+    environment = {
+        **os.environ,
+        processes.MARKER: str(home.root),
+        "TIPHYS_LAB_HOME": str(home.root.parent),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    with os.fdopen(held, "rb") as pipe:
+        with os.fdopen(writer, "wb"), log.open("ab") as sink:
             # Returns at once: the program forks, and what goes on belongs to init.
             subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "lab.controlplane",
-                    f"--lab={home.name}",
-                    f"--starter={me.pid}:{me.started_ticks}",
-                ],
+                [sys.executable, *command, f"--starter={me.pid}:{me.started_ticks}"],
                 cwd=home.root,
-                env={
-                    **os.environ,
-                    processes.MARKER: str(home.root),
-                    "TIPHYS_LAB_HOME": str(home.root.parent),
-                    "PYTHONPATH": str(Path(__file__).parents[2]),
-                },
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -251,10 +244,7 @@ def _supervisor(home: homes.Home, log: Path) -> Iterator[int]:
                 start_new_session=True,
                 check=False,
             )
-        os.close(writer)
-        yield held
-    finally:
-        os.close(held)
+        yield pipe.fileno()
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ Everything happens in one thread: commands, ends of processes and probes are eve
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import time
@@ -39,6 +40,9 @@ FIRST_PAUSE_S = 1.0
 CRASHES_AT_MOST = 5
 CRASHES_WITHIN_S = 600.0
 ADDRESS_IN_USE = "address already in use"
+ARGO_HEALTH = ":6060"
+
+logger = logging.getLogger("lab.controlplane")
 
 
 class Supervisor:
@@ -51,6 +55,8 @@ class Supervisor:
         self._wanted: set[str] = set()
         """Components that are to run; the others were stopped on command."""
         self._came_up: set[str] = set()
+        self._starting = {name: asyncio.Lock() for name in self._present}
+        """Held while a component is started: two at once would fight for its ports."""
         self._crashed_at: dict[str, list[float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
@@ -99,22 +105,27 @@ class Supervisor:
 
     async def start(self, name: str) -> None:
         """Start a component that is down; returns when it is ready."""
-        if (child := self._children.get(name)) and child.running:
-            return
         self.state.component(name)
-        await self._start(name)
+        async with self._starting[name]:
+            child = self._children.get(name)
+            if child is None or not child.running:
+                await self._start(name)
 
     async def stop(self, name: str) -> None:
         """End a component; it stays down until it is started."""
         self.state.component(name)
         self._wanted.discard(name)
         await self._end(name)
-        self._note(name, phase=states.Phase.STOPPED, process=None)
+        async with self._starting[name]:
+            # Whoever was starting it has given up by now, or has started another one.
+            self._wanted.discard(name)
+            await self._end(name)
+            self._note(name, phase=states.Phase.STOPPED, process=None)
 
     async def restart(self, name: str) -> None:
         """End and start a component on the same ports; returns when it is ready again."""
         await self.stop(name)
-        await self._start(name)
+        await self.start(name)
 
     async def kill(self, name: str) -> None:
         """SIGKILL: the component comes back as after a crash."""
@@ -204,9 +215,9 @@ class Supervisor:
                 self._tend(name, child)
                 return
             log_tail = child.tail()
+            taken = may_move and not child.running and _port_was_taken(log_tail)
             await self._end(name)
             self._note(name, phase=states.Phase.FAILED, process=None, last_exit=problem)
-            taken = ADDRESS_IN_USE in log_tail and may_move
             if not taken or attempt + 1 == PORT_TRIES:
                 raise errors.StartError(f"{name} {problem}", log=child.log, tail=log_tail)
 
@@ -306,10 +317,13 @@ class Supervisor:
             if given_up:
                 return
             await asyncio.sleep(FIRST_PAUSE_S * 2 ** len(recent))
-            if name in self._wanted and self._children[name] is child:
+            async with self._starting[name]:
+                if name not in self._wanted or self._children[name] is not child:
+                    return
                 try:
                     await self._start(name)
-                except errors.LabError:
+                except errors.LabError as error:
+                    logger.warning("%s", error)
                     child = self._children[name]
 
     async def _end(self, name: str) -> None:
@@ -322,6 +336,8 @@ class Supervisor:
     # --- state ----------------------------------------------------------------------------------
 
     def _note(self, name: str, **changes: object) -> None:
+        if phase := changes.get("phase"):
+            logger.info("%s is %s %s", name, phase, changes.get("last_exit", ""))
         changed = tuple(
             structs.replace(item, **changes) if item.name == name else item
             for item in self.state.components
@@ -347,6 +363,11 @@ class Supervisor:
                 await task
             return
         task.result()
+
+
+def _port_was_taken(log_tail: str) -> bool:
+    """Whether a component ended because of a port; Argo bears it that its health port is taken."""
+    return any(ADDRESS_IN_USE in line and ARGO_HEALTH not in line for line in log_tail.splitlines())
 
 
 def _node_names(home: homes.Home) -> frozenset[str]:

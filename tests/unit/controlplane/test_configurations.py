@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab import apis, homes
+from lab import apis, catalogs, homes
 from lab.controlplane import certificates, configurations
 
 
@@ -67,3 +67,12 @@ def test_the_audit_policy_holds_the_life_of_pods_and_nothing_of_secrets() -> Non
     ]
     assert {"pods", "pods/binding", "pods/eviction", "workflows"} <= set(resources)
     assert "secrets" not in resources
+
+
+@pytest.mark.parametrize("name", catalogs.names())
+def test_a_cluster_survives_the_way_into_the_home(name: str, tmp_path: Path) -> None:
+    """The copy in the home describes the same nodes, with plain numbers."""
+    copy = tmp_path / "cluster.yaml"
+    copy.write_text(configurations.cluster(catalogs.load(name)))
+
+    assert catalogs.load(name) == catalogs.load(str(copy))

@@ -149,6 +149,54 @@ async def test_a_restart_keeps_the_ports_and_is_no_crash(
     assert before.process != after.process
 
 
+async def test_two_commands_at_once_leave_one_process(
+    supervisor: supervisors.Supervisor, tmp_path: Path
+) -> None:
+    """Else both would fight for its ports, and one would be lost sight of."""
+    await asyncio.gather(*(supervisor.restart(NAME) for _ in range(3)), supervisor.start(NAME))
+
+    mine = [item for item in processes.of_lab(tmp_path) if NAME in _log_of(item)]
+    assert [supervisor.state.component(NAME).process] == mine
+
+
+def _log_of(process: processes.Process) -> str:
+    """Return where a process writes: that tells which component it is."""
+    return str(Path(f"/proc/{process.pid}/fd/1").readlink())
+
+
+async def test_a_stop_does_not_wait_for_a_start_that_hangs(
+    supervisor: supervisors.Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends what is being started, and the start says so."""
+    await supervisor.stop(NAME)
+
+    async def never(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(probes.Probes, "ready", never)
+    starting = asyncio.create_task(supervisor.start(NAME))
+    await phase(supervisor, NAME, states.Phase.STARTING)
+
+    await supervisor.stop(NAME)
+
+    with pytest.raises(errors.StartError, match="ended with SIGTERM before it was ready"):
+        await starting
+    assert states.Phase.STOPPED == supervisor.state.component(NAME).phase
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("listen tcp 127.0.0.1:23456: bind: address already in use", True),
+        ('level=ERROR msg="listen tcp :6060: bind: address already in use"', False),
+        ("permission denied", False),
+    ],
+)
+def test_a_taken_port_is_told_from_argos_health_port(line: str, expected: bool) -> None:
+    """Argo's controller names the latter in every second lab, and works."""
+    assert expected == supervisors._port_was_taken(f"started\n{line}")
+
+
 async def test_who_ignores_sigterm_is_killed_when_the_lab_goes_down(
     tmp_path: Path, programs: Programs
 ) -> None:
