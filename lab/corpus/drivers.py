@@ -1,6 +1,7 @@
 """What a user does with one example: submit it, wait, resume it, end it."""
 
 import asyncio
+import copy
 import datetime
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 from lab import apis
 from lab.corpus import examples, expectations, preparations, watchers
+from lab.kubelet import pods
 
 LIMIT_S = 200.0
 """Wall seconds that an example has; the longest documented one takes 30 of them and 250 of sleep,
@@ -17,12 +19,7 @@ RUNS_FOR_S = 8.0
 """Wall seconds after which an example that runs forever is believed and ended."""
 SCHEDULE_S = 75.0
 """Wall seconds in which a CronWorkflow of every minute must have started a Workflow."""
-NAMESPACE, WALL_NAMESPACE, QUOTA_NAMESPACE = (
-    "argo-examples",
-    "argo-examples-wall",
-    "argo-examples-quota",
-)
-NAMESPACES = (NAMESPACE, WALL_NAMESPACE)
+NAMESPACE, QUOTA_NAMESPACE = "argo-examples", "argo-examples-quota"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +79,13 @@ class Driver:
     async def _workflow(
         self, example: examples.Example, expectation: expectations.Expectation
     ) -> tuple[str, str]:
-        namespace = WALL_NAMESPACE if expectation.clock == "wall" else NAMESPACE
-        body = example.edited(expectation.edit)
+        body = copy.deepcopy(example.edited(expectation.edit))
         if expectation.name:
-            body = {**body, "metadata": {**body["metadata"], "generateName": expectation.name}}
-        key = await self._submit(body, namespace)
+            body["metadata"]["generateName"] = expectation.name
+        if expectation.clock == "wall":
+            annotations = {pods.CLOCK_ANNOTATION: "wall"}
+            body["spec"]["podMetadata"] = {"annotations": annotations}
+        key = await self._submit(body, NAMESPACE)
         drive = expectation.drive
         if drive.terminate:
             return await self._terminated(key)
@@ -96,7 +95,10 @@ class Driver:
                 return await self._ended(key)
             finally:
                 resuming.cancel()
-        return await self._ended(key)
+        end, message = await self._ended(key)
+        if wrong := _wrong_nodes(self._watcher.workflows.get(key, {}), expectation.nodes):
+            return f"{end} with {wrong}", message
+        return end, message
 
     async def _submit(self, body: apis.Object, namespace: str) -> watchers.Key:
         """Create a Workflow; one of the same name from an earlier run is deleted first."""
@@ -198,6 +200,18 @@ class Driver:
                 return "stored", ""
             await asyncio.sleep(0.1)
         return "unbound", "no volume was provided for the claim"
+
+
+def _wrong_nodes(workflow: apis.Object, expected: dict[str, str]) -> str:
+    """Return which nodes ended otherwise than expected; empty where all are right."""
+    found: dict[str, set[str]] = {}
+    for node in ((workflow.get("status") or {}).get("nodes") or {}).values():
+        found.setdefault(node.get("displayName", ""), set()).add(node.get("phase", ""))
+    return ", ".join(
+        f"{name} {'/'.join(sorted(found.get(name, {'absent'})))}, not {phase}"
+        for name, phase in expected.items()
+        if found.get(name) != {phase}
+    )
 
 
 def _has_running_pod(workflow: apis.Object) -> bool:

@@ -45,6 +45,8 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     end: Phase | tuple[Phase, ...]
     source: str
+    nodes: dict[str, str] = {}
+    """Phases of nodes by display name, where the end alone would not show that it is right."""
     setup: tuple[str, ...] = ()
     drive: Drive = Drive()
     edit: dict[str, str] = {}

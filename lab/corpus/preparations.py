@@ -99,9 +99,9 @@ async def make(
     *,
     names: Iterable[str],
     found: Mapping[str, examples.Example],
-    namespaces: Iterable[str],
+    namespace: str,
 ) -> None:
-    """Make everything that `names` stand for, in every namespace."""
+    """Make everything that `names` stand for, in one namespace."""
     known = load()
     chosen = [known[name] for name in sorted({EVERY_RUN, *names})]
     home.root.joinpath("web.yaml").write_bytes(WEB.read_bytes())
@@ -114,9 +114,8 @@ async def make(
         for name in preparation.files:
             bodies += [item.body for key, item in found.items() if key.split("#")[0] == name]
             bodies += [found[name].body] if "#" in name else []
-        for namespace in namespaces:
-            for body in bodies:
-                await apply(api, body, namespace)
+        for body in bodies:
+            await apply(api, body, namespace)
     settings = [item.controller for item in chosen if item.controller]
     if settings and await _set(api, settings):
         await asyncio.sleep(SETTLE_S)

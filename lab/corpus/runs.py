@@ -93,7 +93,7 @@ async def run(
     began, cpu_s = time.monotonic(), _cpu_s(kubelet.pid if kubelet else 0)
     results: list[drivers.Result] = []
     async with apis.Api(home.kubeconfig) as api:
-        for namespace in (*drivers.NAMESPACES, drivers.QUOTA_NAMESPACE):
+        for namespace in (drivers.NAMESPACE, drivers.QUOTA_NAMESPACE):
             await _namespace(api, namespace)
         setups = {
             name
@@ -104,7 +104,7 @@ async def run(
                 else known.stored[example.name].setup
             )
         }
-        await preparations.make(home, api, names=setups, found=found, namespaces=drivers.NAMESPACES)
+        await preparations.make(home, api, names=setups, found=found, namespace=drivers.NAMESPACE)
         watcher = watchers.Watcher(api)
         watching = asyncio.create_task(watcher.run())
         driver, slots = drivers.Driver(api, watcher), asyncio.Semaphore(AT_ONCE)
@@ -137,12 +137,7 @@ async def run(
 
 async def _namespace(api: apis.Api, name: str) -> None:
     """Create a namespace and wait for its ServiceAccount, without which no pod can be created."""
-    clock = "wall" if name == drivers.WALL_NAMESPACE else "lab"
-    body = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "annotations": {grounds.CLOCK_ANNOTATION: clock}},
-    }
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await api.apply(f"/api/v1/namespaces/{name}", body)
     until = time.monotonic() + SERVICE_ACCOUNT_S
     while time.monotonic() < until:

@@ -11,6 +11,7 @@ from lab import apis, errors, journals
 from lab.kubelet import (
     computations,
     controls,
+    endings,
     keepers,
     ledgers,
     lifecycles,
@@ -23,6 +24,7 @@ from lab.kubelet import (
     settings,
     statuses,
     streams,
+    writers,
 )
 from lab.kubelet.behaviours import grounds
 from lab.kubelet.exporters import observations
@@ -174,7 +176,7 @@ class Kubelet:
             known.life.update(item)
         elif "deletionTimestamp" in item["metadata"] and not known.confirmed:
             known.confirmed = True
-            errand = asyncio.create_task(lifecycles.delete(self._api, known.pod))
+            errand = asyncio.create_task(writers.delete(self._api, known.pod))
             self._errands.add(errand)
             errand.add_done_callback(self._errands.discard)
 
@@ -193,7 +195,7 @@ class Kubelet:
 
     def _gone(self, known: Known) -> None:
         if known.life is not None and not known.life.task.done():
-            known.life.stop(lifecycles.Stop.GONE)
+            known.life.stop(endings.Stop.GONE)
 
     def _all_listed(self, uids: set[str]) -> None:
         """Let go of what the list did not name, and of what nobody came for after a restart."""
@@ -224,7 +226,7 @@ class Kubelet:
             text = f"{command[:1] or ['']}: a simulated container has no programs\n"
             return streams.Executed(exit_code=streams.REFUSED, stderr=text)
         if signal in ENDING_SIGNALS:
-            life.stop(lifecycles.Stop.SIGNALLED, signal=signal)
+            life.stop(endings.Stop.SIGNALLED, signal=signal)
         return streams.Executed()
 
     def log(self, namespace: str, pod: str, container: str) -> str | None:
@@ -400,7 +402,7 @@ class Kubelet:
         machine = self.machines[command.node]
         machine.reachable.clear()
         for life in self._lives_on(machine):
-            life.stop(lifecycles.Stop.LOST)
+            life.stop(endings.Stop.LOST)
 
     def _recover(self, command: controls.Command) -> None:
         """Switch a lost node on, and let an unready one be ready."""

@@ -8,7 +8,6 @@ somebody asked for it. Whatever cuts this short (deletion, signal, deadline, nod
 
 import asyncio
 import contextlib
-import enum
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from lab import apis, clocks, truths
 from lab.kubelet import (
     admissions,
     computations,
+    endings,
     hosts,
     ledgers,
     lookups,
@@ -39,25 +39,8 @@ BACKOFF_S = 10.0
 MOST_BACKOFF_S = 300.0
 BACKOFF_RESET_S = 600.0
 """A run of this many simulated seconds starts the back-off anew (kubelet)."""
-EVICTED, OOM_KILLED = "Evicted", "OOMKilled"
-DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 REPORT_GRACE_S = 30.0
 """Wall seconds that a stopped pod has to report."""
-
-
-class Stop(enum.Enum):
-    """What cuts a pod's life short."""
-
-    DELETED = "Deleted"
-    """Somebody asked the API server to delete it."""
-    GONE = "Gone"
-    """Its object is no longer there (deleted by force)."""
-    SIGNALLED = "Signalled"
-    """Its processes were told to end (`kubectl exec … kill`, as Argo's controller does)."""
-    DEADLINE = "DeadlineExceeded"
-    """activeDeadlineSeconds passed."""
-    LOST = "NodeLost"
-    """Its node went down."""
 
 
 class Stopped(Exception):  # noqa: N818 - a turn of events, not an error
@@ -104,11 +87,13 @@ class Lifecycle:
         self.found = services.lookup.find(pod.namespace, pod.argo_node) if pod.argo_node else None
         self._services = services
         self._clock = services.clock
-        self._stop: Stop | None = None
+        self._stop: endings.Stop | None = None
         self._signal = 15
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._hurry = asyncio.Event()
         """Set when nothing is to be waited for any more: the object is deleted or gone."""
+        self._setback: contracts.Outcome | None = None
+        """How the containers were ended, when they are to start again."""
         self._host: hosts.PodHost | None = None
         self._behaviour: contracts.Behaviour | None = None
         self.oom_kills = 0
@@ -139,11 +124,11 @@ class Lifecycle:
             self._host.pod = item
         if self.deleting:
             self._hurry.set()
-            self.stop(Stop.DELETED)
+            self.stop(endings.Stop.DELETED)
 
-    def stop(self, stop: Stop, *, signal: int = 15) -> None:
+    def stop(self, stop: endings.Stop, *, signal: int = 15) -> None:
         """Cut the life short; the first reason decides how the pod ends."""
-        if stop is Stop.GONE:
+        if stop is endings.Stop.GONE:
             self._hurry.set()
             self._writer.close()
         if self._stop is None:
@@ -191,7 +176,7 @@ class Lifecycle:
         memory.address = memory.address or machine.next_address()
         self._watch_deadline()
         if not machine.reachable.is_set() and memory.started_at is not None:
-            self.stop(Stop.LOST)
+            self.stop(endings.Stop.LOST)
         if self.deleting:
             self.update(self.item)
         outcome, reason = await self._until_end()
@@ -204,36 +189,55 @@ class Lifecycle:
         self.machine.free(self.pod.uid)
         await self._writer.flush()
         if self.deleting:
-            await delete(self._services.api, self.pod)
+            await writers.delete(self._services.api, self.pod)
 
     async def _until_end(self) -> tuple[contracts.Outcome, str]:
         """Work until the pod ends by itself or is stopped; return how, and the record's word."""
         while True:
             try:
                 outcome = await self._race(self._work())
-                return outcome, _word(outcome)
+                return outcome, endings.word(outcome)
             except Stopped:
                 assert self._stop is not None
-            never_ran = self.memory.first_started_at is None
-            if self._stop is not Stop.LOST or (
-                self.pod.restart_policy == "Never" and not never_ran
-            ):
-                break
-            # A lost node that comes back starts what had not started or is to be restarted.
-            await self.machine.reachable.wait()
-            if self._hurry.is_set():
+            if not await self._goes_on(self._stop):
                 break
             self._stop, self._stopping = None, asyncio.get_running_loop().create_future()
-            if not never_ran:
-                self._stop_runs(statuses.UNKNOWN)
-                self.memory.restart()
-        outcome = self._stopped_outcome(self._stop)
-        if self._stop in (Stop.SIGNALLED, Stop.DEADLINE) and self._behaviour is not None:
+        outcome = endings.stopped(self.view, self._stop, signal=self._signal)
+        if (
+            self._stop in (endings.Stop.SIGNALLED, endings.Stop.DEADLINE)
+            and self._behaviour is not None
+        ):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPORT_GRACE_S):
                     outcome = await self._behaviour.report(outcome)
-        word = "Error" if self._stop is Stop.SIGNALLED else self._stop.value
-        return outcome, "Deleted" if self._stop is Stop.GONE else word
+        return outcome, self._stop.word
+
+    async def _goes_on(self, stop: endings.Stop) -> bool:
+        """Return whether a stopped pod starts (again), and make ready for that."""
+        if stop is endings.Stop.SIGNALLED and self.pod.restart_policy != "Never":
+            self._setback = endings.stopped(self.view, stop, signal=self._signal)
+            return True
+        never_ran = self.memory.first_started_at is None
+        if stop is not endings.Stop.LOST or (self.pod.restart_policy == "Never" and not never_ran):
+            return False
+        # A lost node that comes back starts what had not started or is to be restarted.
+        await self._reachable_or_hurry()
+        if self._hurry.is_set():
+            return False
+        if not never_ran:
+            self._stop_runs(statuses.UNKNOWN)
+            self.memory.restart()
+        return True
+
+    async def _reachable_or_hurry(self) -> None:
+        events = [
+            asyncio.create_task(event.wait()) for event in (self.machine.reachable, self._hurry)
+        ]
+        try:
+            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for event in events:
+                event.cancel()
 
     async def _race(self, work: Coroutine[None, None, contracts.Outcome]) -> contracts.Outcome:
         """Do the work unless a stop comes first; then cancel it and raise `Stopped`."""
@@ -256,7 +260,10 @@ class Lifecycle:
     async def _work(self) -> contracts.Outcome:
         """Start, run, and restart as the pod's policy says."""
         await self.machine.reachable.wait()
-        if self.memory.started_at is None:
+        if self._setback is not None:
+            setback, self._setback = self._setback, None
+            await self._back_off(setback)
+        elif self.memory.started_at is None:
             await self._start()
         while True:
             outcome = await self._run_once()
@@ -308,7 +315,7 @@ class Lifecycle:
             self._publish_if_slow()
             prepared = await behaviour.prepare()
             if prepared.exit_code:
-                return self._unprepared(prepared)
+                return endings.unprepared(self.view, prepared)
         self._behaviour = behaviour
         self._containers_start()
         return await behaviour.report(await behaviour.run())
@@ -382,36 +389,10 @@ class Lifecycle:
         self._journal("Rejected", exit_code=1)
         await self._writer.flush()
 
-    def _unprepared(self, prepared: contracts.ContainerEnd) -> contracts.Outcome:
-        """Return the outcome of a pod of which an init container failed."""
-        first = next(run.name for run in self.view.init_runs if not run.sidecar)
-        ends = {run.name: statuses.NEVER_RAN for run in self.view.runs}
-        return contracts.Outcome(phase=statuses.FAILED, containers={**ends, first: prepared})
-
-    def _stopped_outcome(self, stop: Stop) -> contracts.Outcome:
-        """Return the outcome of a pod that was stopped from outside."""
-        if stop is Stop.LOST:
-            end = statuses.UNKNOWN
-        else:
-            end = contracts.ContainerEnd(exit_code=128 + self._signal, reason="Error")
-        deadline = stop is Stop.DEADLINE
-        return contracts.Outcome(
-            phase=statuses.FAILED,
-            containers={run.name: end for run in self.view.every_run if run.end is None},
-            reason=stop.value if deadline else "",
-            message=DEADLINE_MESSAGE if deadline else "",
-        )
-
     def _end_runs(self, outcome: contracts.Outcome) -> None:
-        at = self._clock.wall()
-        killed = sum(end.reason == OOM_KILLED for end in outcome.containers.values())
+        killed = endings.end_runs(self.view, outcome, at=self._clock.wall())
         self.oom_kills += killed
         self.machine.meter.oom_kills += killed
-        for run in self.view.every_run:
-            end = outcome.containers.get(run.name, statuses.COMPLETED)
-            if end is not statuses.NEVER_RAN:
-                never = run.started_at is None and end.exit_code and end is not statuses.UNKNOWN
-                run.stop(statuses.UNKNOWN if never and self._stop else end, at)
 
     def _stop_runs(self, end: contracts.ContainerEnd) -> None:
         for run in self.view.every_run:
@@ -424,7 +405,7 @@ class Lifecycle:
         self.view.phase, self.view.address = outcome.phase, self.memory.address
         self.view.reason, self.view.message = outcome.reason, outcome.message
         self.ended_s = self._clock.now_s()
-        if outcome.reason == EVICTED:
+        if outcome.reason == endings.EVICTED:
             self.machine.pressed_until_s = self.ended_s + machines.MEMORY_PRESSURE_S
 
     async def _freed(self) -> None:
@@ -467,33 +448,10 @@ class Lifecycle:
 
     def _watch_deadline(self) -> None:
         if self.pod.deadline_s is not None:
-            ends_at = self.memory.seen_at + self._clock.wall_duration(self.pod.deadline_s)
+            left_s = self.pod.deadline_s
+            if not self.pod.on_wall_clock:
+                left_s = self._clock.wall_duration(left_s)
+            ends_at = self.memory.seen_at + left_s
             self._deadline = asyncio.get_running_loop().call_later(
-                max(0.0, ends_at - self._clock.wall()), self.stop, Stop.DEADLINE
+                max(0.0, ends_at - self._clock.wall()), self.stop, endings.Stop.DEADLINE
             )
-
-
-def _word(outcome: contracts.Outcome) -> str:
-    """Return the record's word for a pod that ended by itself."""
-    if outcome.reason:
-        return outcome.reason
-    if any(end.reason == OOM_KILLED for end in outcome.containers.values()):
-        return OOM_KILLED
-    return "Completed" if outcome.phase == statuses.SUCCEEDED else "Error"
-
-
-async def delete(api: apis.Api, pod: pods.Pod) -> None:
-    """Confirm a deletion: the pod's processes are gone, the object may go too."""
-    body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
-    while True:
-        try:
-            await api.call("DELETE", pod.path, body=body)
-        except apis.ApiError as error:
-            if error.status in (404, 409):
-                return
-            if error.status not in (0, 403) and error.status not in apis.RETRIED:
-                logger.error("the deletion of %s was refused: %s", pod.path, error)
-                return
-            await asyncio.sleep(writers.PAUSE_S)
-        else:
-            return

@@ -7,6 +7,9 @@ from lab import apis
 from tiphys.models.domain import quantities
 
 NODE_NAME_ANNOTATION = "workflows.argoproj.io/node-name"
+CLOCK_ANNOTATION = "tiphys.dev/lab-clock"
+"""`wall` = the pod's deadline and the sleeps of its commands are wall time, not the lab's. Argo's
+own time-outs always are, so whatever races one of them needs it."""
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 GPU_RESOURCE = "nvidia.com/gpu"
 DEFAULT_GRACE_S = 30
@@ -74,6 +77,8 @@ class Pod:
     restart_policy: str
     grace_s: float
     deadline_s: float | None
+    on_wall_clock: bool
+    """Whether its deadline is wall time (see `CLOCK_ANNOTATION`)."""
     node_selector: dict[str, str]
     workflow: str
     """Name of the Argo Workflow, or empty."""
@@ -117,6 +122,7 @@ def read(item: apis.Object) -> Pod:
         restart_policy=spec.get("restartPolicy", "Always"),
         grace_s=spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_S),
         deadline_s=spec.get("activeDeadlineSeconds"),
+        on_wall_clock=annotations.get(CLOCK_ANNOTATION) == "wall",
         node_selector=spec.get("nodeSelector") or {},
         workflow=labels.get(WORKFLOW_LABEL, ""),
         argo_node=annotations.get(NODE_NAME_ANNOTATION, ""),

@@ -66,3 +66,20 @@ class Writer:
                     await asyncio.sleep(PAUSE_S)
                 else:
                     logger.error("the status of %s was refused: %s", self._pod.path, error)
+
+
+async def delete(api: apis.Api, pod: pods.Pod) -> None:
+    """Confirm a deletion: the pod's processes are gone, the object may go too."""
+    body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+    while True:
+        try:
+            await api.call("DELETE", pod.path, body=body)
+        except apis.ApiError as error:
+            if error.status in (404, 409):
+                return
+            if error.status not in (0, 403) and error.status not in apis.RETRIED:
+                logger.error("the deletion of %s was refused: %s", pod.path, error)
+                return
+            await asyncio.sleep(PAUSE_S)
+        else:
+            return

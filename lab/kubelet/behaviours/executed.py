@@ -69,7 +69,7 @@ class Executed:
         self._files: artifacts.Files | None = None
         self._volumes = volumes.Volumes(ground, host.pod, address=host.address)
         self._is_argo = pods.kind(host.pod) is pods.Kind.TASK
-        self._speed = 1.0
+        self._speed = ground.speed(host.pod)
         self._running: dict[str, sandboxes.Sandbox] = {}
         self._ended: dict[str, Ended] = {}
 
@@ -127,7 +127,6 @@ class Executed:
     async def _make(self) -> None:
         """Read the template and make the volumes; waits, like a kubelet, for what is missing."""
         namespace, name = pods.key(self._pod)
-        self._speed = await self._ground.speed(namespace)
         waiting = False
         while True:
             try:

@@ -2,8 +2,8 @@
 
 Folders below the lab's home: `pods/UID` (volumes of a running pod, removed at its end),
 `claims/UID` (contents of PersistentVolumeClaims), `standins` (programs that every container finds
-in its PATH), `net` (one unix socket per server that runs in a container; see
-`cells/standins/webs.py`).
+in its PATH), `roots` (empty: where root file systems are mounted), `net` (one unix socket per server
+that runs in a container; see `cells/standins/webs.py`).
 """
 
 import asyncio
@@ -19,13 +19,11 @@ from pathlib import Path
 
 from lab import apis, clocks
 from lab.kubelet.behaviours import contracts
+from lab.kubelet.pods import CLOCK_ANNOTATION
 
 logger = logging.getLogger(__name__)
 
 CELLS = Path(__file__).with_name("cells")
-CLOCK_ANNOTATION = "tiphys.dev/lab-clock"
-"""Annotation of a namespace: `wall` = commands of its pods sleep in real seconds. Argo's time-outs
-are wall time, so examples that race a sleep against a time-out need one clock for both."""
 REMEMBERED_S = 20.0
 """Wall seconds for which an API look-up is believed."""
 LOG_BYTES = 1 << 20
@@ -55,6 +53,11 @@ class Ground:
         return self.root / "claims"
 
     @property
+    def roots(self) -> Path:
+        """Where containers' root file systems are mounted, each for itself alone."""
+        return self.root / "roots"
+
+    @property
     def net(self) -> Path:
         """Sockets of servers that run in containers."""
         return self.root / "net"
@@ -72,7 +75,7 @@ class Ground:
         """Write the stand-ins and make the folders; once."""
         if self._prepared:
             return
-        for folder in (self.claims, self.net, self.standins):
+        for folder in (self.claims, self.net, self.roots, self.standins):
             folder.mkdir(parents=True, exist_ok=True)
         write_standins(self.standins)
         self._prepared = True
@@ -91,10 +94,9 @@ class Ground:
         self._looked_up[path] = (time.monotonic(), answer)
         return answer
 
-    async def speed(self, namespace: str) -> float:
-        """Return how much faster than the wall the sleeps of a namespace's commands pass."""
-        found = await self.lookup(f"/api/v1/namespaces/{namespace}")
-        annotations = ((found or {}).get("metadata") or {}).get("annotations") or {}
+    def speed(self, pod: apis.Object) -> float:
+        """Return how much faster than the wall the sleeps of a pod's commands pass."""
+        annotations = pod["metadata"].get("annotations") or {}
         return 1.0 if annotations.get(CLOCK_ANNOTATION) == "wall" else self.clock.speed
 
     async def refusal(self) -> str:

@@ -105,7 +105,7 @@ class Sandbox:
 async def start(ground: grounds.Ground, plan: Plan) -> Sandbox:
     """Start a container; it dies with this process."""
     ground.prepare()
-    root = tempfile.TemporaryDirectory(prefix="tiphys-", ignore_cleanup_errors=True)
+    root = tempfile.TemporaryDirectory(dir=ground.roots, ignore_cleanup_errors=True)
     descriptor = os.memfd_create("plan")
     try:
         os.write(descriptor, grounds.encode(_encoded(ground, plan, root.name)))
