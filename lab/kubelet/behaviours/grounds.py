@@ -2,8 +2,8 @@
 
 Folders below the lab's home: `pods/UID` (volumes of a running pod, removed at its end),
 `claims/UID` (contents of PersistentVolumeClaims), `standins` (programs that every container finds
-in its PATH), `roots` (empty: where root file systems are mounted), `net` (one unix socket per server
-that runs in a container; see `cells/standins/webs.py`).
+in its PATH), `roots` (empty: where root file systems are mounted), `net` (one unix socket per
+server that runs in a container; see `cells/standins/webs.py`).
 """
 
 import asyncio
