@@ -56,7 +56,7 @@ def test_one_seed_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
     assert mixes.plans_sha256(one) == mixes.plans_sha256(two)
 
 
-@pytest.mark.parametrize("name", set(mixes.MIXES) - {"uniform"})
+@pytest.mark.parametrize("name", sorted(set(mixes.MIXES) - {"uniform"}))
 def test_another_seed_gives_other_workflows(name: str) -> None:
     """`uniform` alone is the same for every seed."""
     assert mixes.plans_sha256(made(name)) != mixes.plans_sha256(made(name, seed=2))
