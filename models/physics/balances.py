@@ -1,9 +1,9 @@
 """All capacities at once: the prices at which every one of them fits.
 
 Solving each capacity exactly with the others held, in turn, always closes in, but slowly where the
-same tasks wait for two of them. So nodes move by Newton steps over all of their capacities together
-as long as a step brings them closer, and by a round in turn when it does not. Links that nodes
-share are solved in turn with the nodes.
+same tasks wait for two of them. So between such rounds a node tries Newton steps over all of its
+capacities together, as long as each brings it closer; when one does not, it goes back to where the
+last round left it. Links that nodes share are solved in turn with the nodes.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ TOLERANCE = 1e-7
 NEAR = 0.5
 """Error of a node from which Newton steps are tried."""
 CLOSER = 0.95
-"""Part of a node's error that a Newton step may leave, or the node goes back."""
+"""Part of a node's error that a Newton step may leave, or the node goes back to its last round."""
 FARTHEST = 2.0
 """Largest factor by which a Newton step changes a level."""
 DAMPED_AFTER = 20
@@ -95,18 +95,19 @@ def of_nodes(
             break
         if 2 * wrong.sum() <= len(wrong):
             return _rest(local, floors, prices, look, slow=slow, wrong=wrong, fixed=fixed, bus=bus)
-        failed = stepped & (look.errors > CLOSER * errors)
+        failed = stepped & (look.errors > np.maximum(CLOSER * errors, TOLERANCE))
+        safe = np.where(stepped, safe, prices)
         prices = np.where(failed, safe, prices)
         stepped = wrong & ~failed & (look.errors < NEAR)
         turned = wrong & ~stepped
-        safe, errors = prices, look.errors
+        errors = look.errors
         if turned.any():
             needed = ((prices > 0) | (look.gaps > 0))[:, turned].any(axis=1)
             needed = np.logical_or(needed, failed.any())
             after = _in_turn(local, floors, prices, fixed=fixed, slow=fresh, kinds=needed)
             prices = np.where(turned, after, prices)
         if stepped.any():
-            prices = np.where(stepped, _newton(local, safe, look, slow=slow), prices)
+            prices = np.where(stepped, _newton(local, prices, look, slow=slow), prices)
     return Balance(times=look.times, slow=slow, prices=prices)
 
 

@@ -8,27 +8,31 @@ times, however late the caller comes: results do not depend on how often it call
 Times are simulated seconds and never go back: an earlier one counts as the present.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 
 from . import (
     advances,
-    caches,
-    capacities,
     clusters,
     constants,
-    curves,
     errors,
     events,
     networks,
     noises,
     rates,
+    readings,
     states,
     victims,
 )
 from .clusters import Cluster
+from .readings import Ended as Ended
+from .readings import NodeReading as NodeReading
+from .readings import Preview as Preview
+from .readings import Reading as Reading
+from .readings import Reason as Reason
+from .readings import Usage as Usage
 from .tasks import Task
 
 LEAST_STEP_S = 1e-6
@@ -37,92 +41,6 @@ COUPLING = 1e-9
 """Relative excess from which a shared link binds (rounding)."""
 EVICTION_SHARE_MOST = 0.1
 """The eviction reserve is at most this part of a node (tiny nodes in tests)."""
-
-
-class Reason(Enum):
-    """Why a task ended."""
-
-    COMPLETED = "Completed"
-    OOM_KILLED = "OOMKilled"
-    """Its working set crossed its limit, or memory ran out faster than a kubelet looks (137)."""
-    EVICTED = "Evicted"
-    """The node ran short of memory and it was furthest above its request."""
-    STOPPED = "Stopped"
-    """The caller took it away."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a task has used since it started."""
-
-    progress: float
-    cpu_core_s: float
-    disk_read_bytes: float
-    """From the disk; hits of the page cache are not in it."""
-    disk_written_bytes: float
-    disk_ops: float
-    net_bytes: float
-    """To and from the store, and to siblings on other nodes."""
-    gpu_s: float
-    memory_byte_s: float
-    """Of the working set."""
-    memory_peak_bytes: float
-    """Of the working set."""
-    memory_current_peak_bytes: float
-    """Of working set and page cache (cgroup's memory.peak)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A task is gone from its node."""
-
-    key: str
-    node: str
-    at_s: float
-    reason: Reason
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """A running task at one time."""
-
-    key: str
-    node: str
-    usage: Usage
-    memory_working_set_bytes: float
-    memory_current_bytes: float
-    """Working set and the page cache that is charged to it."""
-    cpu_cores: float
-    """Average cores used now."""
-    cpu_share: float
-    """Part of its time in the CPU phase: 0 to 1."""
-    cpu_wait_share: float
-    """Part of its time that contention for cores costs it; the rest of `cpu_share` it computes."""
-    disk_share: float
-    """Part of its time in the disk phase."""
-    memory_slowdown: float
-    rate_per_s: float
-    """Progress a second."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReading:
-    """A node at one time."""
-
-    node: str
-    tasks: int
-    cpu_cores: float
-    memory_working_set_bytes: float
-    page_cache_bytes: float
-    memory_pressure: float
-    """Unhindered demand over sustained memory bandwidth."""
-    disk_bytes_per_s: float
-    disk_ops_per_s: float
-    disk_busy: float
-    """Part of the tighter of both caps that is used: 0 to 1."""
-    disk_burst_left_bytes: float
-    net_bytes_per_s: float
 
 
 @dataclass(slots=True)
@@ -216,36 +134,32 @@ class Engine:
         for gpu in task.gpus:
             here.root_of(gpu)
         self._advance(at_s)
-        speed = here.speed * noises.affinity(
-            self._seed, task.template, hardware=here.hardware, sigma=self.cluster.affinity_sigma
-        )
-        factor = 1.0
-        if self._noisy:
-            factor = noises.work_factor(
-                self._seed,
-                task.template,
-                run=self._run,
-                host=here.name,
-                task=task.identity,
-                attempt=task.attempt,
-            )
         self._placed[task.key] = _Placed(task, index)
         self._running[task.identity] = task.key
         for sibling in task.siblings:
             self._talkers.setdefault(sibling, set()).add(task.key)
-        column = states.column(
-            task,
-            cores=here.cores,
-            speed=speed,
-            gpu_speed=here.gpu_speed,
-            work_factor=factor,
-            path=self._path(task, index),
-        )
         block = self._blocks[index]
         self._catch_up(block)
-        block.state = states.add(block.state, [states.Arrival(task=task, node=0, column=column)])
+        block.state = states.add(block.state, [self._arrival(task, index)])
         block.keys.append(task.key)
         self._settle({index} | self._repath(task.identity))
+
+    def preview(self, task: Task, *, node: str, at_s: float, also: Sequence[Task] = ()) -> Preview:
+        """Return what would happen at the rates that hold now if a task began on a node.
+
+        `also` are tasks that are about to begin there. Nothing changes. What other nodes do to the
+        links that they share with this one is left out.
+        """
+        index = self._index(node)
+        self._advance(at_s)
+        block = self._blocks[index]
+        self._catch_up(block)
+        before = states.add(block.state, [self._arrival(other, index) for other in also])
+        after = states.add(before, [self._arrival(task, index)])
+        now = rates.rates(before, shared=False, start=block.alone.prices)
+        then = rates.rates(after, shared=False, start=now.prices)
+        longer = (1 - before.x) * (1 / then.per_s[:-1] - 1 / now.per_s)
+        return Preview(own_s=float(1 / then.per_s[-1]), others_s=float(longer.sum()))
 
     def stop(self, key: str, *, at_s: float) -> Ended | None:
         """Take a task away; None if it is not there (it may have ended: see `advance`).
@@ -305,6 +219,18 @@ class Engine:
         block.state = replace(block.state, machines=self._machines.take([index]))
         self._settle({index})
 
+    def reboot(self, node: str, *, at_s: float) -> None:
+        """Begin a node anew: its page cache is empty, its disk rested. No task may run on it."""
+        index = self._index(node)
+        block = self._advanced(index, at_s)
+        if block.keys:
+            raise errors.PhysicsError(
+                f"node {node!r} runs {len(block.keys)} tasks; stop them before it reboots"
+            )
+        tokens = block.state.machines.disk_burst_bytes.copy()
+        block.state = replace(block.state, cache=caches.empty(), tokens=tokens)
+        self._settle({index})
+
     def set_link(self, node: str, root: int, *, health: float, at_s: float) -> None:
         """Change what is left of the bandwidth of a PCIe root complex: 1 whole, 0 down."""
         index = self._index(node)
@@ -326,7 +252,12 @@ class Engine:
         return [
             reading
             for index in indexes
-            for reading in self._readings(self._blocks[index], self.cluster.nodes[index].name)
+            for reading in readings.of_tasks(
+                self._blocks[index].state,
+                self._blocks[index].flow,
+                self._blocks[index].keys,
+                node=self.cluster.nodes[index].name,
+            )
         ]
 
     def node_readings(self, at_s: float) -> list[NodeReading]:
@@ -334,7 +265,10 @@ class Engine:
         self._advance(at_s)
         for block in self._blocks:
             self._catch_up(block)
-        return [self._node_reading(index) for index in range(len(self._blocks))]
+        return [
+            readings.of_node(block.state, block.flow, node=node.name)
+            for block, node in zip(self._blocks, self.cluster.nodes, strict=True)
+        ]
 
     def _index(self, node: str) -> int:
         try:
@@ -387,14 +321,14 @@ class Engine:
             return set()
         block, touched = self._blocks[index], set[int]()
         keys = [block.keys[i] for i in reasons]
-        usages = _usages(block.state)
+        used = readings.usages(block.state)
         self._ended += [
             Ended(
                 key=block.keys[i],
                 node=self.cluster.nodes[index].name,
                 at_s=self._now,
                 reason=reason,
-                usage=usages[i],
+                usage=used[i],
             )
             for i, reason in reasons.items()
         ]
@@ -411,6 +345,32 @@ class Engine:
         for task in tasks:
             touched |= self._repath(task.identity)
         return touched
+
+    def _arrival(self, task: Task, index: int) -> states.Arrival:
+        """Return a task as its node sees it."""
+        here = self.cluster.nodes[index]
+        speed = here.speed * noises.affinity(
+            self._seed, task.template, hardware=here.hardware, sigma=self.cluster.affinity_sigma
+        )
+        factor = 1.0
+        if self._noisy:
+            factor = noises.work_factor(
+                self._seed,
+                task.template,
+                run=self._run,
+                host=here.name,
+                task=task.identity,
+                attempt=task.attempt,
+            )
+        column = states.column(
+            task,
+            cores=here.cores,
+            speed=speed,
+            gpu_speed=here.gpu_speed,
+            work_factor=factor,
+            path=self._path(task, index),
+        )
+        return states.Arrival(task=task, node=0, column=column)
 
     def _path(self, task: Task, index: int) -> networks.Path:
         """Return the path from a task to those of its siblings that run now."""
@@ -493,67 +453,3 @@ class Engine:
         block = self._blocks[index]
         following = events.next_event(block.state, block.flow, reserve_bytes=self._reserve[index])
         self._due[index] = block.state.at_s + max(following.in_s, LEAST_STEP_S)
-
-    def _readings(self, block: _Block, node: str) -> list[Reading]:
-        state, flow = block.state, block.flow
-        held = curves.at(state.curves, state.x).bytes
-        current = held + caches.charged(state.cache, state.count)
-        cpu_share = flow.phases[capacities.CPU]
-        waits = cpu_share * (1 - flow.cores / state.work[states.CPU_CAP])
-        return [
-            Reading(
-                key=key,
-                node=node,
-                usage=usage,
-                memory_working_set_bytes=float(held[i]),
-                memory_current_bytes=float(current[i]),
-                cpu_cores=float(flow.cpu_cores[i]),
-                cpu_share=float(cpu_share[i]),
-                cpu_wait_share=max(0.0, float(waits[i])),
-                disk_share=float(flow.phases[capacities.DISK, i]),
-                memory_slowdown=float(flow.slowdown[i]),
-                rate_per_s=float(flow.per_s[i]),
-            )
-            for i, (key, usage) in enumerate(zip(block.keys, _usages(state), strict=True))
-        ]
-
-    def _node_reading(self, index: int) -> NodeReading:
-        block = self._blocks[index]
-        state, flow = block.state, block.flow
-        disk, ops = float(flow.disk_bytes_per_s.sum()), float(flow.disk_ops_per_s.sum())
-        nodes = state.machines
-        return NodeReading(
-            node=self.cluster.nodes[index].name,
-            tasks=state.count,
-            cpu_cores=float(flow.cpu_cores.sum()),
-            memory_working_set_bytes=float(curves.at(state.curves, state.x).bytes.sum()),
-            page_cache_bytes=float(state.cache.resident.sum()),
-            memory_pressure=float(flow.memory_pressure[0]),
-            disk_bytes_per_s=disk,
-            disk_ops_per_s=ops,
-            disk_busy=max(
-                disk / float(capacities.disk_bytes_per_s(state)[0]), ops / float(nodes.disk_iops[0])
-            ),
-            disk_burst_left_bytes=float(state.tokens[0]),
-            net_bytes_per_s=float((flow.store_bytes_per_s + flow.peer_bytes_per_s).sum()),
-        )
-
-
-def _usages(state: states.State) -> list[Usage]:
-    """Return what each task of a node has used."""
-    used = state.used
-    return [
-        Usage(
-            progress=x,
-            cpu_core_s=column[states.USED_CPU],
-            disk_read_bytes=column[states.USED_READ],
-            disk_written_bytes=column[states.USED_DISK] - column[states.USED_READ],
-            disk_ops=column[states.USED_OPS],
-            net_bytes=column[states.USED_NET],
-            gpu_s=column[states.USED_GPU],
-            memory_byte_s=column[states.USED_MEMORY],
-            memory_peak_bytes=column[states.USED_PEAK],
-            memory_current_peak_bytes=column[states.USED_CURRENT_PEAK],
-        )
-        for x, column in zip(state.x.tolist(), used.T.tolist(), strict=True)
-    ]
