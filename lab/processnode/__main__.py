@@ -94,7 +94,12 @@ def _cluster(kubeconfig: Path) -> dict[str, str]:
 
 def _authority(kubeconfig: Path) -> Path:
     """Return the file of the cluster's authority, which signed the API server's clients too."""
-    return Path(_cluster(kubeconfig)["certificate-authority"])
+    try:
+        return Path(_cluster(kubeconfig)["certificate-authority"])
+    except KeyError as error:
+        raise errors.UsageError(
+            f"{kubeconfig} names no file as certificate-authority: use the kubeconfig of a lab"
+        ) from error
 
 
 async def _run(chosen: settings.Settings) -> None:
@@ -125,7 +130,7 @@ async def _serve(chosen: settings.Settings) -> None:
         network = networks.Network(
             api,
             server=(server.hostname or "127.0.0.1", server.port or 443),
-            pods=lambda: roster.neighbours,
+            neighbours=lambda: roster.neighbours,
             events=recorder,
         )
         kubelet = kubelets.Kubelet(chosen, find=roster.find)
@@ -141,7 +146,11 @@ async def _serve(chosen: settings.Settings) -> None:
             hosts=network.hosts,
             on_change=network.changed,
         )
-        mounts = f"mount namespaces are not permitted here ({why_not})" if why_not else ""
+        mounts = (
+            f"mount namespaces are not permitted here ({why_not}), so volumes do not appear at "
+            f"their mountPath but below ${rooms.MOUNTS_VARIABLE}: permit "
+            "`unshare --user --mount true`, or start the lab as root"
+        )
         try:
             port = await kubelet.start()
             node = nodes.Node(

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from lab import apis
 
@@ -86,20 +87,26 @@ async def follow(log: Path, wanted: Wanted, *, over: Callable[[], bool]) -> Asyn
         entries = [*earlier, *(line + b"\n" for line in whole)]
         yield b"".join(_last(_chosen(entries, wanted), wanted.tail_lines))
         while True:
-            last = over()
+            # Both are asked before reading: what was written until then is read for sure.
+            last, moved = over(), _is_other(log, file)
             while received := file.read(READ_BYTES):
                 *whole, rest = (rest + received).split(b"\n")
                 if text := b"".join(_chosen((line + b"\n" for line in whole), wanted)):
                     yield text
-            if last:
-                return
-            if log.exists() and log.stat().st_ino != os.fstat(file.fileno()).st_ino:
+            if moved:
                 file.close()
                 file = log.open("rb")
-                continue
-            await asyncio.sleep(FOLLOW_PAUSE_S)
+            elif last:
+                return
+            else:
+                await asyncio.sleep(FOLLOW_PAUSE_S)
     finally:
         file.close()
+
+
+def _is_other(log: Path, file: BinaryIO) -> bool:
+    """Whether another file stands at the place of the one that is read."""
+    return log.exists() and log.stat().st_ino != os.fstat(file.fileno()).st_ino
 
 
 def last_words(log: Path) -> str:

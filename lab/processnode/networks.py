@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from lab import apis
-from lab.processnode import addresses, caches, events, proxies, services
+from lab.processnode import addresses, caches, events, pods, proxies, services
 
 SETTLE_S = 0.02
 """Changes that come together are acted upon together."""
+SERVER_SERVICE = "default/kubernetes"
+PRIVILEGED = 1024
 RETRY_S = 10.0
 """Pause after which an address that could not be bound is tried again."""
 
@@ -35,11 +37,11 @@ class Network:
         api: apis.Api,
         *,
         server: services.Address,
-        pods: Callable[[], Iterable[Pod]],
+        neighbours: Callable[[], Iterable[Pod]],
         events: events.Events,
     ) -> None:
         self._server = server
-        self._pods = pods
+        self._neighbours = neighbours
         self._events = events
         self._changed = asyncio.Event()
         self._services = caches.Cache(
@@ -47,6 +49,7 @@ class Network:
         )
         self._proxies = proxies.Proxies(on_refused=self._refused)
         self._unbound: dict[services.Address, str] = {}
+        self._said: dict[services.Address, str] = {}
 
     @property
     def known(self) -> asyncio.Event:
@@ -56,7 +59,7 @@ class Network:
     @property
     def trouble(self) -> str:
         """Why some Services lead nowhere, as one sentence; empty if all do."""
-        plain = self._services.items.get("default/kubernetes")
+        plain = self._services.items.get(SERVER_SERVICE)
         if plain and not addresses.is_loopback(plain["spec"].get("clusterIP", "")):
             return (
                 "cluster IPs are not on loopback, so Services lead nowhere: start the API server "
@@ -96,27 +99,29 @@ class Network:
 
     async def _update(self) -> None:
         found = self._services.items.values()
-        before, self._unbound = self._unbound, {}
-        self._said = before
+        self._said, self._unbound = self._unbound, {}
         await self._proxies.apply(services.listeners(found, self._endpoints(), server=self._server))
-        for pod in self._pods():
+        for pod in self._neighbours():
             endpoint = pod.endpoint
             pod.show_hosts(self.hosts(endpoint.pod, endpoint.address))
 
     def _endpoints(self) -> list[services.Endpoint]:
-        return [pod.endpoint for pod in self._pods()]
+        return [pod.endpoint for pod in self._neighbours()]
 
     def _refused(self, address: services.Address, why: str) -> None:
-        self._unbound[address] = why
-        if address in self._said:
+        found = self._services.items.values()
+        service = next(
+            (item for item in found if item["spec"].get("clusterIP") == address[0]), None
+        )
+        # Pods are told the API server's own address; who is not root can do without this one.
+        if service is None or pods.name(service) == SERVER_SERVICE:
             return
-        for service in self._services.items.values():
-            if service["spec"].get("clusterIP") == address[0]:
-                hint = ""
-                if address[1] < 1024:
-                    hint = ": a Service port from 1024 on needs no right of root"
-                self._events.warning(
-                    {"kind": "Service", **service},
-                    "ProcessNodeCannotListen",
-                    f"cannot listen on {address[0]}:{address[1]} ({why}){hint}",
-                )
+        self._unbound[address] = why
+        if address not in self._said:
+            hint = ": a Service port from 1024 on needs no right of root"
+            self._events.warning(
+                {"kind": "Service", **service},
+                "ProcessNodeCannotListen",
+                f"cannot listen on {address[0]}:{address[1]} ({why})"
+                f"{hint if address[1] < PRIVILEGED else ''}",
+            )

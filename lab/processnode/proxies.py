@@ -89,6 +89,8 @@ class _Side(asyncio.Protocol):
     def __init__(self, peer: "_Side | None" = None) -> None:
         self._peer = peer
         self.transport: asyncio.Transport | None = None
+        self._early = b""
+        """What was read before there was a peer: older interpreters read once while paused."""
         self._ended = False
         """Whether everything that this end says has been read."""
 
@@ -102,11 +104,18 @@ class _Side(asyncio.Protocol):
         self._peer = peer
         if self.transport is None or self.transport.is_closing():
             peer.leave()
-        else:
-            self.transport.resume_reading()
+            return
+        if self._early and peer.transport is not None:
+            peer.transport.write(self._early)
+        if self._ended and peer.transport is not None:
+            peer.transport.write_eof()
+        self._early = b""
+        self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self._peer is not None and self._peer.transport is not None:
+        if self._peer is None:
+            self._early += data
+        elif self._peer.transport is not None:
             self._peer.transport.write(data)
 
     def eof_received(self) -> bool:

@@ -119,7 +119,9 @@ class Worker:
             await self._live_and_end()
         finally:
             writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            (fault,) = await asyncio.gather(writing, return_exceptions=True)
+            if isinstance(fault, Exception):
+                logger.error("pod %s was not reported", pods.name(self.pod), exc_info=fault)
             self.room.clear()
         self._over = True
         written = False
