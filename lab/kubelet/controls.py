@@ -6,6 +6,7 @@ happened, or with `{"ok": false, "error": "…", "exit_code": 2}`.
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ import msgspec
 
 from lab import errors
 from tiphys.models.physics import errors as physics_errors
+
+logger = logging.getLogger(__name__)
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,4 +66,7 @@ async def _answer(line: bytes, obey: Callable[[Command], Awaitable[None]]) -> An
         return Answer(ok=False, error=str(error), exit_code=2)
     except msgspec.MsgspecError as error:
         return Answer(ok=False, error=f"not a command: {error}", exit_code=2)
+    except Exception as error:
+        logger.exception("a command failed")
+        return Answer(ok=False, error=f"the simulated kubelet failed: {error!r}; see its log")
     return Answer(ok=True)

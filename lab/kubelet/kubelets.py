@@ -1,16 +1,16 @@
 """All simulated nodes of one lab in one process: watches pods, keeps nodes, obeys faults."""
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lab import apis, errors, journals
+from lab import apis, journals
 from lab.kubelet import (
     computations,
     controls,
+    disturbances,
     endings,
     keepers,
     ledgers,
@@ -32,7 +32,6 @@ from tiphys.models.physics import engines
 
 logger = logging.getLogger(__name__)
 
-NOT_READY_MESSAGE = "container runtime is down"
 CLOSED_WITHIN_S = 2.0
 """Wall seconds in which behaviours let go when the kubelet ends."""
 ADOPTION_S = 1.0
@@ -90,7 +89,6 @@ class Kubelet:
         """By uid."""
         self._clock = chosen.clock
         self._api = api
-        self._restart = restart
         self._checkpoint = memories.read(chosen.state)
         now_s = self._clock.now_s()
         engine = memories.engine(self._checkpoint) or engines.Engine(
@@ -108,6 +106,13 @@ class Kubelet:
             ledger=ledger,
             lookup=lookups.Lookup(chosen.home.truths),
             choose=choose,
+        )
+        self._disturbances = disturbances.Disturbances(
+            self.machines,
+            self.computing,
+            clock=self._clock,
+            lives_on=self._lives_on,
+            restart=restart,
         )
         self._adopting = True
         """Until the first list is read: what the checkpoint holds may still be claimed."""
@@ -361,23 +366,8 @@ class Kubelet:
     # Faults
 
     async def obey(self, command: controls.Command) -> None:
-        """Let a fault happen; raises `UsageError` for one that cannot."""
-        faults: dict[str, Callable[[controls.Command], None]] = {
-            "node-lost": self._lose,
-            "node-ready": self._recover,
-            "not-ready": self._unready,
-            "slow-disk": self._slow_disk,
-            "pcie-link-down": functools.partial(self._link, health=0.0),
-            "link-up": functools.partial(self._link, health=1.0),
-            "restart": self._restart_soon,
-        }
-        if command.fault not in faults:
-            raise errors.UsageError(f"no fault {command.fault!r}: there are {', '.join(faults)}")
-        if command.fault != "restart" and command.node not in self.machines:
-            raise errors.UsageError(
-                f"no node {command.node!r}: this lab simulates {', '.join(self.machines)}"
-            )
-        faults[command.fault](command)
+        """Let a fault happen, write it down, and report the node if it can speak."""
+        self._disturbances.cause(command)
         self.computing.settle()
         at = self._clock.wall()
         self._services.ledger.append(
@@ -388,50 +378,9 @@ class Kubelet:
             await self._keeper.report(machine)
             await self._keeper.renew(machine)
 
-    def _lives_on(self, machine: machines.Machine) -> list[lifecycles.Lifecycle]:
+    def _lives_on(self, node: str) -> list[lifecycles.Lifecycle]:
         return [
             known.life
             for known in self.known.values()
-            if known.life is not None
-            and known.pod.node == machine.name
-            and not known.life.task.done()
+            if known.life is not None and known.pod.node == node and not known.life.task.done()
         ]
-
-    def _lose(self, command: controls.Command) -> None:
-        """Switch a node off: nothing on it runs on, nothing from it is heard."""
-        machine = self.machines[command.node]
-        machine.reachable.clear()
-        for life in self._lives_on(machine):
-            life.stop(endings.Stop.LOST)
-
-    def _recover(self, command: controls.Command) -> None:
-        """Switch a lost node on, and let an unready one be ready."""
-        machine = self.machines[command.node]
-        if not machine.reachable.is_set():
-            machine.start_free_s = self._clock.now_s()
-            machine.reachable.set()
-        machine.set_condition(nodes.READY, status=True, at=self._clock.wall())
-
-    def _unready(self, command: controls.Command) -> None:
-        self.machines[command.node].set_condition(
-            nodes.READY, status=False, at=self._clock.wall(), why=NOT_READY_MESSAGE
-        )
-
-    def _slow_disk(self, command: controls.Command) -> None:
-        if command.bandwidth is None and command.iops is None:
-            raise errors.UsageError("slow-disk needs `bandwidth` (bytes/s), `iops`, or both")
-        self.computing.engine.set_disk(
-            command.node,
-            at_s=self._clock.now_s(),
-            bytes_per_s=command.bandwidth,
-            iops=command.iops,
-        )
-
-    def _link(self, command: controls.Command, *, health: float) -> None:
-        self.computing.engine.set_link(
-            command.node, command.root, health=health, at_s=self._clock.now_s()
-        )
-
-    def _restart_soon(self, _: controls.Command) -> None:
-        """Begin the process anew once the answer is out."""
-        asyncio.get_running_loop().call_later(0.05, self._restart)

@@ -4,6 +4,8 @@ bound → admitted or refused → image and start server → init containers →
 → recorded in the journal → (the kubelet's status loop takes its time) → final status → deleted, if
 somebody asked for it. Whatever cuts this short (deletion, signal, deadline, node loss) arrives as a
 `Stop`; the journal gets exactly one record per pod in any case.
+
+Longer than other files, so that this order stands in one place.
 """
 
 import asyncio
@@ -24,7 +26,6 @@ from lab.kubelet import (
     machines,
     memories,
     nodes,
-    pods,
     settings,
     statuses,
     writers,

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import (
     advances,
+    caches,
     clusters,
     constants,
     errors,
@@ -222,7 +223,9 @@ class Engine:
     def reboot(self, node: str, *, at_s: float) -> None:
         """Begin a node anew: its page cache is empty, its disk rested. No task may run on it."""
         index = self._index(node)
-        block = self._advanced(index, at_s)
+        self._advance(at_s)
+        block = self._blocks[index]
+        self._catch_up(block)
         if block.keys:
             raise errors.PhysicsError(
                 f"node {node!r} runs {len(block.keys)} tasks; stop them before it reboots"

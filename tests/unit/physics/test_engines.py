@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from tests.unit.physics.builders import GB, MB, a_cluster, a_node, a_task, an_engine
-from tiphys.models.physics import engines, errors
+from tiphys.models.physics import engines, errors, tasks
 
 
 def test_what_ended_is_told_once_and_oldest_first() -> None:
@@ -124,3 +124,16 @@ def test_values_that_nobody_can_have_are_refused() -> None:
         a_node(cores=0)
     with pytest.raises(errors.PhysicsError, match="node 'n0' appears twice"):
         a_cluster(a_node(), a_node())
+
+
+def test_a_reboot_empties_the_page_cache() -> None:
+    """What was read before has to be read again; a node with tasks is not rebooted."""
+    engine = an_engine()
+    task = a_task("a", cpu_s=1, reads=(tasks.Read(file="f", bytes=GB),))
+    engine.start(task, node="n0", at_s=0.0)
+    with pytest.raises(errors.PhysicsError, match="runs 1 tasks"):
+        engine.reboot("n0", at_s=0.5)
+    engine.advance(100.0)
+    assert GB == pytest.approx(engine.node_readings(100.0)[0].page_cache_bytes)
+    engine.reboot("n0", at_s=100.0)
+    assert 0.0 == engine.node_readings(100.0)[0].page_cache_bytes
