@@ -21,7 +21,7 @@ PRIVATE = {
         "registry" + ".npmjs.org",
         "deb" + ".debian.org",
     ],
-    "a path of one machine": ["/" + "root/", "/" + "opt/wheels", "/" + "work/main", "/" + "home/"],
+    "a path of one machine": ["/" + "root/", "/" + "opt/wheels", "/" + "work/main"],
 }
 
 
