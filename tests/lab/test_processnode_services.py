@@ -27,8 +27,11 @@ HOOK = textwrap.dedent(
         return web.json_response({"apiVersion": "admission.k8s.io/v1",
                                   "kind": "AdmissionReview", "response": answer})
 
+    async def well(request):
+        return web.Response()
+
     app = web.Application()
-    app.add_routes([web.post("/review", review)])
+    app.add_routes([web.post("/review", review), web.get("/healthz", well)])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain("/tls/tls.crt", "/tls/tls.key")
     web.run_app(app, host=os.environ["POD_IP"], port=8443, ssl_context=tls, print=None)
@@ -61,7 +64,8 @@ async def served_by(url: str) -> str:
     """Return the name of the pod that answers; empty if nobody does."""
     try:
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            return str((await answer.json())["environment"]["POD_NAME"])
+            known = answer.status == 200
+            return str((await answer.json())["environment"]["POD_NAME"]) if known else ""
     except aiohttp.ClientConnectorError:
         return ""
 
@@ -94,6 +98,34 @@ async def _answers(url: str) -> set[str]:
     return {await served_by(url) for _ in range(6)}
 
 
+async def test_pods_of_a_stateful_set_have_names_of_their_own(pods: Pods) -> None:
+    """Through its headless Service, each at its own address."""
+    spec = {"clusterIP": "None", "selector": {"app": "db"}, "ports": [{"port": 8080}]}
+    await pods.api.create(f"{pods.path}/services", {"metadata": {"name": "db"}, "spec": spec})
+    template = process_pods.a_template(a_server(), labels={"app": "db"})
+    await pods.api.create(
+        f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets",
+        {
+            "metadata": {"name": "db"},
+            "spec": {
+                "serviceName": "db",
+                "replicas": 2,
+                "selector": {"matchLabels": {"app": "db"}},
+                "template": template,
+            },
+        },
+    )
+
+    for name in ("db-0", "db-1"):
+        await pods.ready(name)
+    address = (await pods.read("db-1"))["status"]["podIP"]
+
+    async def zero() -> str:
+        return await served_by(f"http://{address}:8080/fetch?url=http://db-0.db:8080/show")
+
+    await until(zero, lambda name: name == "db-0", within_s=5)
+
+
 async def test_the_api_server_calls_a_webhook_through_its_service(
     pods: Pods, tmp_path: Path
 ) -> None:
@@ -114,7 +146,11 @@ async def test_the_api_server_calls_a_webhook_through_its_service(
         "hook",
         command=["python", "-c", HOOK],
         env=[process_pods.OWN_ADDRESS],
-        readinessProbe={"tcpSocket": {"port": 8443}, "periodSeconds": 1},
+        startupProbe={"tcpSocket": {"port": 8443}, "periodSeconds": 1},
+        readinessProbe={
+            "httpGet": {"path": "/healthz", "port": 8443, "scheme": "HTTPS"},
+            "periodSeconds": 1,
+        },
         volumeMounts=[{"name": "tls", "mountPath": "/tls"}],
     )
     volumes = [{"name": "tls", "secret": {"secretName": "tls"}}]
