@@ -5,8 +5,8 @@ test compares the two. Units are in the names.
 """
 
 MEMORY_KNEE = 0.75
-"""Share of the sustained memory bandwidth from which latency rises. Assumption (default of the
-design): loaded-latency curves bend between 70 and 80 % on current servers."""
+"""Part of the sustained memory bandwidth from which latency rises. Assumption (the design's
+figure); the shape above it is one too: see `slowdowns.latency`."""
 
 AFFINITY_SIGMA = 0.2
 """Log-normal sigma of how well a template suits a hardware. Source: Lotaru's runs of the same tasks
@@ -20,21 +20,24 @@ ATTEMPT_SIGMA_MOST = 0.07
 """Largest run-to-run sigma of one task. Source: 990 CWS runs, median CV 7-11 % in sarek, rnaseq."""
 
 RUN_SIGMA = 0.014
-"""Sigma of what all tasks of one run share. Source: the brief of the model (fitted on CWS runs)."""
+"""Sigma of what all tasks of one run share. Assumption (the design's figure); a rough fit to the
+tasks above 10 s of the CWS runs gave 0-0.5 %."""
 
 HOST_TEMPLATE_SIGMA = 0.014
-"""Sigma of one template on one host. Source: the brief of the model (fitted on CWS runs)."""
+"""Sigma of one template on one host. Assumption (the design's figure); the same rough fit gave
+0-0.7 %."""
 
 START_MEDIAN_S = 3.0
 """Median service time of the pod start server of one node. Source: CWS runs (a serial server of
 about 3 s a node explains 51-79 % of the best makespan in 7 of 9 workflows)."""
 
 START_SIGMA = 0.42
-"""Log-normal sigma of that service time. Assumption."""
+"""Log-normal sigma of that service time. Source: 469,440 gaps between starts on one host of the CWS
+runs while pods waited; the best fit is this sigma with a median of 3.4 s."""
 
 RELEASE_MEDIAN_S = 2.0
 """Median time from the end of a task until its requests are free again. Assumption, of the order of
-a kubelet's status and housekeeping loops; CWS: completion lags 0.3 s (p50) to 3 s (p99)."""
+a kubelet's status loops; in the CWS runs completion lags the work by 0.3 s (p50) to 3 s (p99)."""
 
 RELEASE_SIGMA = 0.5
 """Log-normal sigma of that time. Assumption."""
@@ -46,8 +49,8 @@ BURST_RATE_FACTOR = 2.0
 """Disk rate over its cap while tokens last, when the cluster gives none. Assumption."""
 
 CROSS_ROOT_SHARE = 0.2
-"""Part of a GPU link's bandwidth that is left across PCIe root complexes. Source: the brief of the
-model; the path then runs through both host bridges and the socket link."""
+"""Part of a GPU link's bandwidth that is left across PCIe root complexes. Assumption (the design's
+figure): the path then runs through both host bridges and the link between the sockets."""
 
 DOWN_LINK_BYTES_PER_S = 1.0
 """Rate over a link that is down: not 0, so that times stay finite; a task on it hangs. Assumption,

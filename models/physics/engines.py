@@ -6,6 +6,8 @@ object store bind are all nodes solved together. Events are processed in the ord
 times, however late the caller comes: results do not depend on how often it calls.
 
 Times are simulated seconds and never go back: an earlier one counts as the present.
+
+Longer than a file should be: one class, whose methods share all that it knows.
 """
 
 from collections.abc import Sequence
@@ -159,8 +161,11 @@ class Engine:
         after = states.add(before, [self._arrival(task, index)])
         now = rates.rates(before, shared=False, start=block.alone.prices)
         then = rates.rates(after, shared=False, start=now.prices)
-        longer = (1 - before.x) * (1 / then.per_s[:-1] - 1 / now.per_s)
-        return Preview(own_s=float(1 / then.per_s[-1]), others_s=float(longer.sum()))
+        own_s = float(1 / then.per_s[-1])
+        # A neighbour is slowed as long as both run.
+        together_s = np.minimum((1 - before.x) / then.per_s[:-1], own_s)
+        longer = together_s * (1 - then.per_s[:-1] / now.per_s)
+        return Preview(own_s=own_s, others_s=float(longer.sum()))
 
     def stop(self, key: str, *, at_s: float) -> Ended | None:
         """Take a task away; None if it is not there (it may have ended: see `advance`).

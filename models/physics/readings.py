@@ -101,7 +101,7 @@ class Preview:
     own_s: float
     """How long the task would take."""
     others_s: float
-    """How much longer the rest of all other tasks of the node would take, in sum."""
+    """How much later all other tasks of the node would end, in sum."""
 
 
 def usages(state: State) -> list[Usage]:
