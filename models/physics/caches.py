@@ -8,7 +8,7 @@ The cache counts into a task's memory.current up to its limit and never kills an
 limit a task recycles its own pages, and when working sets grow the oldest files leave.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,8 +24,8 @@ WHOLE = 1 - 1e-9
 class Cache:
     """Files and their readers."""
 
-    names: tuple[tuple[int, str], ...]
-    """[F] (node, file)"""
+    index: Mapping[tuple[int, str], int]
+    """(node, file) to its index, in the order of the indexes; F entries."""
     node: Ints
     """[F]"""
     size: Floats
@@ -44,6 +44,11 @@ class Cache:
     """[E] part of them that was cached when it opened the file and still is."""
     charged: Floats
     """[E] resident bytes that this reader brought in."""
+
+    @property
+    def files(self) -> int:
+        """F."""
+        return len(self.node)
 
     @property
     def readers(self) -> int:
@@ -65,7 +70,7 @@ def empty() -> Cache:
     """Return a cache without files."""
     floats, ints = np.zeros(0), np.zeros(0, dtype=np.intp)
     return Cache(
-        names=(),
+        index={},
         node=ints,
         size=floats,
         resident=floats,
@@ -82,15 +87,13 @@ def join(cache: Cache, openings: Sequence[Opening], *, at_s: float) -> Cache:
     """Return the cache with more readers; their hits are what is resident now."""
     if not openings:
         return cache
-    indexes = {name: index for index, name in enumerate(cache.names)}
-    names = list(cache.names)
+    index, nodes = dict(cache.index), []
     for opening in openings:
-        name = (opening.node, opening.file)
-        if name not in indexes:
-            indexes[name] = len(names)
-            names.append(name)
-    fresh = np.zeros(len(names) - len(cache.names))
-    file = np.array([indexes[o.node, o.file] for o in openings], dtype=np.intp)
+        if (opening.node, opening.file) not in index:
+            index[opening.node, opening.file] = len(index)
+            nodes.append(opening.node)
+    fresh = np.zeros(len(nodes))
+    file = np.array([index[o.node, o.file] for o in openings], dtype=np.intp)
     amounts = np.array([o.bytes for o in openings])
     size = np.concatenate((cache.size, fresh))
     np.maximum.at(size, file, amounts)
@@ -100,8 +103,8 @@ def join(cache: Cache, openings: Sequence[Opening], *, at_s: float) -> Cache:
     hit = resident[file] / np.where(size[file] > 0, size[file], 1.0)
     hit[hit > WHOLE] = 1.0
     return Cache(
-        names=tuple(names),
-        node=np.array([node for node, _ in names], dtype=np.intp),
+        index=index,
+        node=np.concatenate((cache.node, np.array(nodes, dtype=np.intp))),
         size=size,
         resident=resident,
         used_at_s=used_at_s,
@@ -118,7 +121,7 @@ def leave(cache: Cache, kept: Ints, *, at_s: float) -> Cache:
 
     Pages of the others stay cached but count as nobody's; files without pages are forgotten.
     """
-    if not cache.names:
+    if not cache.index:
         return cache
     last = int(max(kept.max(initial=-1), cache.task.max(initial=-1)))
     new = np.full(last + 1, -1, dtype=np.intp)
@@ -126,11 +129,13 @@ def leave(cache: Cache, kept: Ints, *, at_s: float) -> Cache:
     stays = new[cache.task] >= 0
     used_at_s = cache.used_at_s.copy()
     used_at_s[cache.file] = at_s
-    read = np.bincount(cache.file[stays], minlength=len(cache.names)) > 0
+    read = np.bincount(cache.file[stays], minlength=cache.files) > 0
     known = read | (cache.resident > 0)
     position = np.cumsum(known) - 1
     return Cache(
-        names=tuple(name for name, keep in zip(cache.names, known, strict=True) if keep),
+        index=cache.index
+        if known.all()
+        else {name: int(position[old]) for name, old in cache.index.items() if known[old]},
         node=cache.node[known],
         size=cache.size[known],
         resident=cache.resident[known],
@@ -146,7 +151,7 @@ def leave(cache: Cache, kept: Ints, *, at_s: float) -> Cache:
 def missed(cache: Cache) -> Floats:
     """Return the bytes [E] per unit of progress that each reader brings from the disk."""
     reading = cache.hit < 1
-    together = np.bincount(cache.file[reading], minlength=len(cache.names))
+    together = np.bincount(cache.file[reading], minlength=cache.files)
     result: Floats = cache.bytes * (1 - cache.hit) / np.maximum(together[cache.file], 1)
     return result
 
@@ -174,9 +179,9 @@ def move(
     `free_bytes` [V] is what working sets leave on each node, `room_bytes` [T] what each task's
     limit leaves beside its working set.
     """
-    if not cache.names:
+    if not cache.index:
         return cache
-    files, tasks, nodes = len(cache.names), len(progress), len(free_bytes)
+    files, tasks, nodes = cache.files, len(progress), len(free_bytes)
     resident, charge = cache.resident, cache.charged
     used_at_s = cache.used_at_s
     if cache.readers:

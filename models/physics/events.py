@@ -57,7 +57,7 @@ def next_event(state: State, flow: rates.Rates, *, reserve_bytes: float = 0.0) -
             best = _earlier(best, (state.curves.crossing - x) / per_s, Kind.LIMIT)
         limit = nodes.memory_bytes - reserve_bytes
         tight = groups.sums(node, state.curves.peak, nodes.count) > limit
-        files = bool(state.cache.names)
+        files = state.cache.files > 0
         if files or tight.any():
             now = curves.at(state.curves, x)
             held = groups.sums(node, now.bytes, nodes.count)
