@@ -288,8 +288,16 @@ async def test_a_restarted_api_server_keeps_its_port_and_the_cluster(
     """Clients find it again where it was, with everything in it."""
     home = make_lab("restarted", without=(components.KUBELET, components.PROCESS_NODE))
     before = states.load(home).component(components.API_SERVER)
+    argo = states.load(home).component(components.ARGO)
     async with apis.Api(home.kubeconfig) as api:
         await api.create("/api/v1/namespaces", {"metadata": {"name": "kept"}})
+        workflows = "/apis/argoproj.io/v1alpha1/namespaces/default/workflows"
+        await api.create(workflows, a_workflow("seen"))
+
+        async def pods() -> list[apis.Object]:
+            return (await api.get("/api/v1/namespaces/default/pods"))["items"] or []
+
+        await polls.until(pods, within_s=30)
 
     await asyncio.to_thread(controls.send, home, "restart", components.API_SERVER)
 
@@ -298,6 +306,16 @@ async def test_a_restarted_api_server_keeps_its_port_and_the_cluster(
     assert before.process != after.process
     async with apis.Api(home.kubeconfig) as api:
         assert await api.get("/api/v1/namespaces/kept")
+    # A controller that was refused by a server without roles would spin for ever.
+    assert argo.process is not None
+    spent = identities.usage(argo.process)
+    await asyncio.sleep(5)
+    spent_later = identities.usage(argo.process)
+    assert spent is not None
+    assert spent_later is not None
+    assert spent_later.cpu_s - spent.cpu_s < 2.0
+    assert Path(argo.log).stat().st_size < 2**20
+    assert argo == states.load(home).component(components.ARGO)
 
 
 async def test_components_can_be_disturbed_and_come_back(make_lab: LabMaker) -> None:
