@@ -95,7 +95,7 @@ def genomics(wish: Wish) -> list[drafts.Draft]:
     if wish.held_out:
         recorded += _allowed(pegasus.read(wish.pack), wish) + _allowed(cws.read(wish.pack), wish)
     scale = recordings.Scale(
-        fewest_tasks=10, most_tasks=wish.most_tasks or 32, task_median_s=95.0, shortest_s=40.0
+        fewest_tasks=6, most_tasks=wish.most_tasks or 28, task_median_s=76.0, shortest_s=55.0
     )
     return recordings.drafted(
         recorded, wish.workflows, tenants=RESEARCH, scale=scale, seed=wish.seed
@@ -161,7 +161,7 @@ MIXES = {
     for mix in (
         Mix(
             name="genomics",
-            about="nf-core, Pegasus and Makeflow pipelines of 10 to 32 tasks (WfInstances)",
+            about="nf-core, Pegasus and Makeflow pipelines of 6 to 28 tasks (WfInstances)",
             draft=genomics,
         ),
         Mix(

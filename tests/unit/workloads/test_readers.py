@@ -166,3 +166,12 @@ def test_replay_says_what_it_needs(tmp_path: Path) -> None:
     path.write_bytes(b"no table")
     with pytest.raises(errors.LabError, match=r"traces\]|not a WTA table"):
         wta.arrivals_s(packs.Pack(root=tmp_path))
+
+
+@pytest.mark.skipif(not packs.DEFAULT.is_dir(), reason="needs the data pack")
+def test_recorded_arrivals_ascend() -> None:
+    """3,403 workflows in 624 seconds, where pyarrow is installed."""
+    pytest.importorskip("pyarrow")
+    recorded = wta.arrivals_s(packs.Pack(root=packs.DEFAULT))
+    assert (3403, 0.0, 624.0) == (len(recorded), recorded[0], recorded[-1])
+    assert list(recorded) == sorted(recorded)
