@@ -47,7 +47,8 @@ async def serve(path: Path, obey: Callable[[Command], Awaitable[None]]) -> async
             async for line in reader:
                 writer.write(msgspec.json.encode(await _answer(line, obey)) + b"\n")
                 await writer.drain()
-        writer.close()
+            writer.close()
+            await writer.wait_closed()
 
     path.unlink(missing_ok=True)
     before = os.umask(0o177)

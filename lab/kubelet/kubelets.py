@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 CLOSED_WITHIN_S = 2.0
 """Wall seconds in which behaviours let go when the kubelet ends."""
-ADOPTION_S = 1.0
+ADOPTION_S = 3.0
 """Wall seconds after the first list in which adopted pods come for their computations."""
 ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15})
 BOUND_PODS = {"fieldSelector": "spec.nodeName!="}

@@ -1,0 +1,90 @@
+"""Physics in real time: ends arrive when they are due, also over a restart."""
+
+import asyncio
+import pickle
+
+import pytest
+
+from lab.kubelet import computations
+from tests.unit.kubelet.builders import a_clock, a_cluster, a_group
+from tiphys.models.physics import engines, tasks
+
+
+def an_engine(**group: object) -> engines.Engine:
+    """The physics of one node, without noise."""
+    cluster = computations.cluster(a_cluster(a_group(**group)))
+    return engines.Engine(cluster, noisy=False)
+
+
+def a_task(key: str = "k", **changes: object) -> tasks.Task:
+    """A task of 100 CPU seconds."""
+    facts: dict[str, object] = {"key": key, "template": "t", "cpu_s": 100.0, **changes}
+    return tasks.Task(**facts)  # type: ignore[arg-type]
+
+
+async def test_a_task_ends_when_its_time_is_over() -> None:
+    """100 s at 2,000 times wall time take 50 ms; the usage is exact."""
+    clock = a_clock()
+    computing = computations.Computations(an_engine(), clock)
+    end = await computing.run(a_task(), node="g-0")
+    assert "Completed" == end.reason
+    assert clock.now_s() == pytest.approx(end.at_s, abs=20)
+    assert end.usage.cpu_core_s == computing.totals["g-0"].cpu_core_s > 0
+
+
+async def test_what_is_stopped_says_what_it_used() -> None:
+    """Stopped in the middle; its total stays with the node."""
+    computing = computations.Computations(an_engine(), a_clock(100.0))
+    running = asyncio.create_task(computing.run(a_task(), node="g-0"))
+    await asyncio.sleep(0.1)
+    running.cancel()
+    used = computing.stop("k")
+    assert 0 < used.cpu_core_s < 100
+    assert used == computing.totals["g-0"]
+    assert [] == computing.engine.running
+
+
+async def test_a_task_above_its_limit_is_killed_at_its_crossing() -> None:
+    """Limit 1 GB, 2 GB at the end: killed half-way."""
+    computing = computations.Computations(an_engine(), a_clock())
+    curve = ((0.0, 0.0), (1.0, 2e9))
+    task = a_task(memory_curve=curve, memory_limit_bytes=1e9, memory_request_bytes=1e9)
+    end = await computing.run(task, node="g-0")
+    assert "OOMKilled" == end.reason
+    assert 1e9 == pytest.approx(end.usage.memory_peak_bytes)
+
+
+async def test_the_largest_over_its_request_is_evicted_when_memory_runs_out() -> None:
+    """Two grow slowly beyond what the node has; the one without a request goes."""
+    computing = computations.Computations(an_engine(memory=4e9), a_clock(50_000.0))
+    curve = ((0.0, 1e9), (1.0, 2.5e9))
+    slow = {"cpu_s": 20_000.0, "memory_curve": curve}
+    modest = asyncio.create_task(
+        computing.run(a_task("modest", memory_request_bytes=3e9, **slow), node="g-0")
+    )
+    greedy = await computing.run(a_task("greedy", **slow), node="g-0")
+    assert "Evicted" == greedy.reason
+    assert "Completed" == (await modest).reason
+
+
+async def test_a_successor_continues_what_ran_and_what_ended_meanwhile() -> None:
+    """Frozen at 20 s; one task ends while nobody runs, the other goes on from where it was."""
+    clock = a_clock(500.0)
+    first = computations.Computations(an_engine(), clock)
+    began_s = clock.now_s()
+    for key, cpu_s in (("short", 60.0), ("long", 160.0), ("nobody's", 500.0)):
+        first.engine.start(a_task(key, cpu_s=cpu_s), node="g-0", at_s=began_s)
+    frozen = first.frozen()
+    first.close()
+    await asyncio.sleep(0.25)
+
+    second = computations.Computations(pickle.loads(frozen), clock)
+    second.settle()
+    assert "short" in second.ended
+    for key, cpu_s in (("short", 60.0), ("long", 160.0)):
+        end = await second.run(a_task(key, cpu_s=cpu_s), node="g-0")
+        # Alone on its core, so it took as long as it computed: not a second more or less.
+        assert end.usage.cpu_core_s == pytest.approx(end.at_s - began_s)
+    second.forsake()
+    assert [] == second.engine.running
+    second.close()
