@@ -31,7 +31,7 @@ LIMIT_WALL_S = 600.0
 @click.option(
     "--speed",
     type=click.FloatRange(0, min_open=True),
-    default=25.0,
+    default=20.0,
     show_default=True,
     help="Simulated seconds per second.",
 )
