@@ -16,7 +16,7 @@ from pathlib import Path
 from lab import apis, catalogs, clocks, errors, homes
 from lab.controlplane import certificates, configurations, states
 from lab.kubelet import controls, kubelets, ledgers, nodes, settings, streams
-from lab.kubelet.behaviours import chooser, provisioners
+from lab.kubelet.behaviours import chooser, grounds, provisioners
 from lab.kubelet.exporters import servers
 
 VERSION = "v1.36.3"
@@ -113,7 +113,7 @@ async def serve(chosen: settings.Settings) -> bool:
         exporter = await servers.serve(kubelet)
         stack.push_async_callback(exporter.cleanup)
         running = loop.create_task(kubelet.run())
-        providing = loop.create_task(provisioners.run(api))
+        providing = loop.create_task(provisioners.run(api, chosen.home.root / grounds.CLAIMS))
         waiting = loop.create_task(ending.wait())
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
         failed = running.done()

@@ -23,6 +23,7 @@ from lab.kubelet.pods import CLOCK_ANNOTATION
 
 logger = logging.getLogger(__name__)
 
+CLAIMS = "claims"
 CELLS = Path(__file__).with_name("cells")
 REMEMBERED_S = 20.0
 """Wall seconds for which an API look-up is believed."""
@@ -50,7 +51,7 @@ class Ground:
     @property
     def claims(self) -> Path:
         """Contents of PersistentVolumeClaims, by uid."""
-        return self.root / "claims"
+        return self.root / CLAIMS
 
     @property
     def roots(self) -> Path:
@@ -77,6 +78,9 @@ class Ground:
             return
         for folder in (self.claims, self.net, self.roots, self.standins):
             folder.mkdir(parents=True, exist_ok=True)
+        for left in self.roots.iterdir():
+            # Of containers that ended with an earlier kubelet.
+            left.rmdir()
         write_standins(self.standins)
         self._prepared = True
 

@@ -1,8 +1,8 @@
 """The node's side of the containers' network: names, the internet, and kubectl, on one socket.
 
 `HOME/net/node` takes one JSON line per connection (see `ask` in `cells/standins/webs.py`) and
-answers with one. Names are resolved as the cluster's DNS would: Services, to the addresses of their
-ready endpoints.
+answers with one. Names are resolved as the cluster's DNS would: Services, to the addresses of the
+ready pods behind them.
 """
 
 import asyncio
@@ -71,19 +71,28 @@ async def answer(ground: grounds.Ground, question: dict[str, Any]) -> dict[str, 
 
 
 async def addresses(ground: grounds.Ground, name: str, *, namespace: str) -> list[str]:
-    """Return the pod addresses behind a Service's name; empty where there is no such Service."""
+    """Return the addresses of the ready pods that a Service selects; empty without such a Service.
+
+    Not read from EndpointSlices: in a lab those are kept for the process node's pods only.
+    """
     service, _, rest = name.partition(".")
     namespace = rest.split(".")[0] if rest else namespace
-    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-    params = {"labelSelector": f"kubernetes.io/service-name={service}"}
+    path = f"/api/v1/namespaces/{namespace}"
     try:
-        found = await ground.api.get(path, params=params)
+        found = await ground.api.get(f"{path}/services/{service}")
+        selector = (found.get("spec") or {}).get("selector") or {}
+        if not selector:
+            return []
+        labels = ",".join(f"{key}={value}" for key, value in selector.items())
+        listed = await ground.api.get(f"{path}/pods", params={"labelSelector": labels})
     except apis.ApiError:
         return []
-    return [
-        address
-        for item in found["items"]
-        for endpoint in item.get("endpoints") or []
-        if (endpoint.get("conditions") or {}).get("ready", True)
-        for address in endpoint["addresses"]
-    ]
+    return [item["status"]["podIP"] for item in listed["items"] if _ready(item)]
+
+
+def _ready(pod: apis.Object) -> bool:
+    status = pod.get("status") or {}
+    conditions = status.get("conditions") or []
+    return bool(status.get("podIP")) and any(
+        item["type"] == "Ready" and item["status"] == "True" for item in conditions
+    )

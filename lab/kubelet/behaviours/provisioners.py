@@ -6,6 +6,8 @@ the scheduler and the controllers see what they see on a real cluster.
 
 import asyncio
 import logging
+import shutil
+from pathlib import Path
 
 from lab import apis
 
@@ -28,12 +30,15 @@ VOLUMES = "/api/v1/persistentvolumes"
 MANAGED = "pv.kubernetes.io/provisioned-by"
 
 
-async def run(api: apis.Api) -> None:
-    """Provide volumes for as long as the lab runs, and delete those whose claim is gone."""
+async def run(api: apis.Api, contents: Path) -> None:
+    """Provide volumes for as long as the lab runs, and delete those whose claim is gone.
+
+    `contents` is the folder that holds what was written to them, by the claims' uids.
+    """
     await api.apply("/apis/storage.k8s.io/v1/storageclasses/lab", CLASS)
     async with asyncio.TaskGroup() as group:
         group.create_task(_provide(api))
-        group.create_task(_reclaim(api))
+        group.create_task(_reclaim(api, contents))
 
 
 async def _provide(api: apis.Api) -> None:
@@ -47,7 +52,7 @@ async def _provide(api: apis.Api) -> None:
                 logger.warning("no volume for a claim: %s", error)
 
 
-async def _reclaim(api: apis.Api) -> None:
+async def _reclaim(api: apis.Api, contents: Path) -> None:
     async for kind, item in api.watch(VOLUMES):
         metadata = item["metadata"]
         ours = (metadata.get("annotations") or {}).get(MANAGED) == PROVISIONER
@@ -56,6 +61,8 @@ async def _reclaim(api: apis.Api) -> None:
             continue
         if ours and released:
             await api.delete(f"{VOLUMES}/{metadata['name']}")
+            uid = item["spec"]["claimRef"]["uid"]
+            await asyncio.to_thread(shutil.rmtree, contents / uid, ignore_errors=True)
 
 
 def wanted(claim: apis.Object) -> bool:
