@@ -30,7 +30,8 @@ def pack_zip(source: Path, target: Path) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         paths = sorted(source.rglob("*")) if source.is_dir() else [source]
         for path in paths:
-            if path.is_file():
+            # A link is left out: here, outside the container, it could lead anywhere.
+            if path.is_file() and not path.is_symlink():
                 archive.write(path, str(path.relative_to(source.parent)))
 
 

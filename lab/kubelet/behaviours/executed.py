@@ -77,21 +77,11 @@ class Executed:
 
     async def prepare(self) -> contracts.ContainerEnd:
         """Make the volumes, load the inputs, run the user's init containers in their order."""
-        await self._make()
-        if self._is_argo:
-            try:
-                await asyncio.to_thread(self._load)
-            except artifacts.ExecutorError as error:
-                return contracts.ContainerEnd(
-                    exit_code=computed.EXECUTOR_FAILED, reason="Error", message=str(error)
-                )
-        if await self._ground.refusal():
-            return contracts.ContainerEnd()
-        for container in pods.user_inits(self._pod):
-            ended = await self._execute(container)
-            if ended.end.exit_code:
-                return ended.end
-        return contracts.ContainerEnd()
+        try:
+            return await self._prepare()
+        except asyncio.CancelledError:
+            self._remove()
+            raise
 
     async def run(self) -> contracts.Outcome:
         """Run all containers; sidecars are stopped when the main ones have ended."""
@@ -123,6 +113,21 @@ class Executed:
         return outcome
 
     # Preparing
+
+    async def _prepare(self) -> contracts.ContainerEnd:
+        await self._make()
+        if self._is_argo:
+            try:
+                await asyncio.to_thread(self._load)
+            except artifacts.ExecutorError as error:
+                return _end(computed.EXECUTOR_FAILED, str(error))
+        if await self._ground.refusal():
+            return contracts.ContainerEnd()
+        for container in pods.user_inits(self._pod):
+            ended = await self._execute(container)
+            if ended.end.exit_code:
+                return ended.end
+        return contracts.ContainerEnd()
 
     async def _make(self) -> None:
         """Read the template and make the volumes; waits, like a kubelet, for what is missing."""

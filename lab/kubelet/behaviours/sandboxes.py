@@ -19,7 +19,7 @@ needs more; what is to take time is simulated."""
 FILES_BYTES = 512 << 20
 """Most that one container may write outside its volumes, and the largest file anywhere."""
 OUTPUT_BYTES = 8 << 20
-"""How much output is kept; the rest is read and dropped, so that a chatty command never blocks."""
+"""How much output is kept, the last of it; the rest is dropped, so no chatty command blocks."""
 GRACE_S = 30.0
 
 
@@ -98,8 +98,9 @@ class Sandbox:
         assert stream is not None
         while chunk := await stream.read(1 << 16):
             for kept in (into, self.output.combined):
-                if kept is not None and len(kept) < OUTPUT_BYTES:
+                if kept is not None:
                     kept.extend(chunk)
+                    del kept[: max(0, len(kept) - OUTPUT_BYTES)]
 
 
 async def start(ground: grounds.Ground, plan: Plan) -> Sandbox:
