@@ -1,5 +1,6 @@
 """`lab workload`: list the mixes, look at one, write its Workflows and truths for reading."""
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import catalogs, errors, truths
-from lab.workloads import arrivals, manifests, mixes, packs, plans, summaries
+from lab.workloads import arrivals, manifests, mixes, packs, plans, ratios, summaries
+from lab.workloads.readers import cws
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -163,6 +165,25 @@ def write(folder: Path, mix: str, cluster: str | None, **chosen: Any) -> None:
     if made.sample:
         click.echo(packs.SAMPLE_NOTE)
     click.echo(f"{len(made.workflows)} workflows and {len(made.truths)} truths in {folder}")
+
+
+@workload.command("ratios")
+@click.option("--write", is_flag=True, help="Replace lab/workloads/ratios.json.")
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of the data pack.")
+def fit_ratios(write: bool, data: Path | None) -> None:
+    """Measure requested over used on the CWS runs again, and compare with what is pinned."""
+    fitted = ratios.fit(cws.usages(packs.find(data)))
+    content = ratios.encoded(fitted)
+    sha256 = hashlib.sha256(content).hexdigest()
+    click.echo(
+        f"requested over used: CPU {fitted.pooled_cpu:.2f}, memory {fitted.pooled_memory:.1f}"
+    )
+    click.echo(f"sha256 {sha256}{'' if sha256 == ratios.SHA256 else ', not the pinned one'}")
+    if write:
+        beside = ratios.FILE.with_suffix(".partial")
+        beside.write_bytes(content)
+        beside.replace(ratios.FILE)
+        click.echo(f"wrote {ratios.FILE}; pin the hash in lab/workloads/ratios.py")
 
 
 def _table(made: plans.Workload) -> Table:

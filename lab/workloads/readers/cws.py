@@ -6,7 +6,6 @@ kept for tests; the requests and use of their rows, which name no scheduler, are
 """
 
 import csv
-import lzma
 from collections.abc import Iterator
 
 import msgspec
@@ -81,20 +80,22 @@ def _task(task: Task) -> traces.TraceTask:
 def usages(pack: packs.Pack) -> Iterator[Usage]:
     """Yield the rows of completed attempts whose use was measured, in the order of the file."""
     path = pack.file(ROWS)
-    with lzma.open(path, "rt", newline="") as file:
-        for number, row in enumerate(csv.DictReader(file), start=2):
-            try:
-                if row["status"] == "COMPLETED" and row["%cpu"] and row["peak_rss"]:
-                    yield Usage(
-                        workflow=row["wf"],
-                        task=int(row["task"]),
-                        runtime_s=float(row["realtime"] or 0) / 1000,
-                        cores_requested=float(row["cpus"]),
-                        cores_used=float(row["%cpu"]) / 100,
-                        memory_requested_bytes=float(row["memory"]),
-                        memory_used_bytes=float(row["peak_rss"]),
-                    )
-            except (KeyError, ValueError, TypeError) as error:
-                raise errors.UsageError(
-                    f"{path}, line {number}: not a task row ({error}); copy the file again"
-                ) from error
+    numbered = packs.lines(path)
+    header = next(numbered, (1, b""))[1].decode().rstrip().split(",")
+    table = (line.decode() for _, line in numbered)
+    for number, row in enumerate(csv.DictReader(table, fieldnames=header), start=2):
+        try:
+            if row["status"] == "COMPLETED" and row["%cpu"] and row["peak_rss"]:
+                yield Usage(
+                    workflow=row["wf"],
+                    task=int(row["task"]),
+                    runtime_s=float(row["realtime"] or 0) / 1000,
+                    cores_requested=float(row["cpus"]),
+                    cores_used=float(row["%cpu"]) / 100,
+                    memory_requested_bytes=float(row["memory"]),
+                    memory_used_bytes=float(row["peak_rss"]),
+                )
+        except (KeyError, ValueError, TypeError) as error:
+            raise errors.UsageError(
+                f"{path}, line {number}: not a task row ({error}); copy the file again"
+            ) from error

@@ -6,7 +6,7 @@ import pytest
 
 from lab import errors
 from lab.workloads import packs, traces
-from lab.workloads.readers import alibaba, openb, pegasus, tpch, wfinstances, wta
+from lab.workloads.readers import alibaba, cws, openb, pegasus, tpch, wfinstances, wta
 from tests.unit.workloads.packs_made import a_pack, a_row
 
 
@@ -157,6 +157,41 @@ def test_a_broken_pod_is_named(tmp_path: Path) -> None:
     pack = a_pack(tmp_path, {openb.FILE: ["name,cpu_milli,memory_mib,num_gpu", "a,many,1,1"]})
     with pytest.raises(errors.UsageError, match=r"line 2: not a pod"):
         list(openb.read(pack))
+
+
+def test_an_inferred_dag_becomes_a_trace(tmp_path: Path) -> None:
+    """The process is the program; its sub-workflow is the part."""
+    task = {"process": "NFCORE_MAG:MAG:QC:FASTQC", "p": [], "rt": 3.0, "cpu_pct": 150.0}
+    row = {"id": "cws/mag", "app": "mag", "tasks": [task]}
+    (trace,) = cws.read(a_pack(tmp_path, {cws.DAGS: [row]}))
+    first = trace.tasks[0]
+    assert ("FASTQC", "QC", 1.5) == (first.program, first.part, first.cores_used)
+
+
+CWS_HEADER = "wf,task,status,cpus,memory,realtime,%cpu,peak_rss"
+
+
+def test_rows_of_attempts_that_completed_are_read(tmp_path: Path) -> None:
+    """In seconds and cores; rows of failed attempts and of unmeasured ones are left out."""
+    rows = [CWS_HEADER, "w,1,COMPLETED,2,4e9,1500,50,1e9", "w,1,FAILED,2,4e9,1,50,1e9"]
+    (usage,) = cws.usages(a_pack(tmp_path, {cws.ROWS: [*rows, "w,1,COMPLETED,2,4e9,1,,"]}))
+    assert (1.5, 0.5, 4e9) == (usage.runtime_s, usage.cores_used, usage.memory_requested_bytes)
+
+
+def test_a_broken_task_row_is_named(tmp_path: Path) -> None:
+    """File and line of the table."""
+    pack = a_pack(tmp_path, {cws.ROWS: [CWS_HEADER, "w,1,COMPLETED,two,4e9,1,50,1e9"]})
+    with pytest.raises(errors.UsageError, match=r"cws_990runs_tasks.csv.xz, line 2: not a task"):
+        list(cws.usages(pack))
+
+
+def test_a_truncated_task_table_is_named(tmp_path: Path) -> None:
+    """An archive that ends too early is a sentence, not a trace of Python."""
+    pack = a_pack(tmp_path, {cws.ROWS: [CWS_HEADER] + ["w,1,COMPLETED,2,4e9,1500,50,1e9"] * 99})
+    path = tmp_path / cws.ROWS
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(errors.UsageError, match="cannot be unpacked"):
+        list(cws.usages(pack))
 
 
 def test_replay_says_what_it_needs(tmp_path: Path) -> None:
