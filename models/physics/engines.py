@@ -7,7 +7,7 @@ times, however late the caller comes: results do not depend on how often it call
 
 Times are simulated seconds and never go back: an earlier one counts as the present.
 
-Longer than a file should be: one class, whose methods share all that it knows.
+This file is over 400 lines because it is one class whose methods share all that it knows.
 """
 
 from collections.abc import Sequence
