@@ -95,7 +95,8 @@ def hosts(
         anyway = spec.get("publishNotReadyAddresses")
         for item in endpoints:
             if item.matches(service) and (item.ready or anyway):
-                lines.append(f"{item.address} {' '.join([*_own_names(item, service), *names])}")
+                own = _own_names(item, service, near=namespace)
+                lines.append(f"{item.address} {' '.join([*own, *names])}")
     return sorted(lines)
 
 
@@ -109,13 +110,12 @@ def _names(name: str, namespace: str, *, near: str) -> list[str]:
     ]
 
 
-def _own_names(item: Endpoint, service: apis.Object) -> list[str]:
+def _own_names(item: Endpoint, service: apis.Object, *, near: str) -> list[str]:
     """Return the names of one pod behind a headless Service (`hostname` and `subdomain`)."""
     spec = item.pod["spec"]
     if not spec.get("hostname") or spec.get("subdomain") != service["metadata"]["name"]:
         return []
-    name = f"{spec['hostname']}.{spec['subdomain']}.{item.namespace}"
-    return [f"{name}.{DOMAIN}", f"{name}.svc", name]
+    return _names(f"{spec['hostname']}.{spec['subdomain']}", item.namespace, near=near)
 
 
 def hosts_file(pod: apis.Object, address: str, *, lines: Sequence[str]) -> bytes:

@@ -61,7 +61,7 @@ def test_names_are_known_as_in_a_cluster():
     assert "127.20.0.9 web.demo.svc.cluster.local web.demo.svc web.demo web" in near
     assert ["127.20.0.9 web.demo.svc.cluster.local web.demo.svc web.demo"] == far
     line = next(line for line in near if line.startswith("127.20.128.1"))
-    assert {"db", "db.demo.svc", "db-0.db.demo.svc.cluster.local"} <= set(line.split())
+    assert {"db", "db.demo.svc", "db-0.db", "db-0.db.demo.svc.cluster.local"} <= set(line.split())
 
 
 def test_the_hosts_file_knows_the_pod_itself_and_its_aliases():
