@@ -66,7 +66,7 @@ async def served_by(url: str) -> str:
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             known = answer.status == 200
             return str((await answer.json())["environment"]["POD_NAME"]) if known else ""
-    except aiohttp.ClientConnectorError:
+    except aiohttp.ClientConnectionError:
         return ""
 
 
