@@ -155,9 +155,8 @@ async def _interruptible(
 ) -> runs.RunRecord:
     """Run to the end; the first Ctrl-C or SIGTERM clears the run away, a second one is at once."""
     loop = asyncio.get_running_loop()
-    work = asyncio.ensure_future(
-        submissions.Run(home, made, record, show=show).complete(limit_wall_s=limit_s)
-    )
+    whole = submissions.Run(home, made, record, show=show, check_lab=lambda: _check_runs(home))
+    work = asyncio.ensure_future(whole.complete(limit_wall_s=limit_s))
 
     def stop() -> None:
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -171,6 +170,14 @@ async def _interruptible(
         return await work
     except asyncio.CancelledError:
         raise click.exceptions.Abort from None
+
+
+def _check_runs(home: homes.Home) -> None:
+    """Raise `RunError` where the lab does not run any more."""
+    try:
+        states.load(home)
+    except errors.LabError as error:
+        raise errors.RunError(f"the lab ended during the run: {error}") from error
 
 
 @contextlib.contextmanager

@@ -61,11 +61,14 @@ class Run:
         record: runs.RunRecord,
         *,
         show: Show = lambda progress: None,
+        check_lab: Callable[[], object] = lambda: None,
     ) -> None:
+        """Prepare a run; `check_lab` raises a `LabError` once the lab is gone."""
         self._home = home
         self._workload = workload
         self._record = record
         self._show = show
+        self._check_lab = check_lab
         self._changed = asyncio.Event()
         self._places = {
             (plan.namespace, plan.name): place for place, plan in enumerate(workload.workflows)
@@ -142,7 +145,8 @@ class Run:
             while sum(self.progress.ended.values()) < len(self._workflows):
                 if watching.done():
                     watching.result()
-                await asyncio.sleep(0.1)
+                self._check_lab()
+                await asyncio.sleep(0.2)
         except* errors.LabError as group_error:
             raise group_error.exceptions[0] from None
         finally:

@@ -1,6 +1,7 @@
 """A run from start to end against a cluster in memory, and every way in which it may not end."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -40,7 +41,9 @@ def workload() -> plans.Workload:
     )
 
 
-def a_run(cluster: Cluster, made: plans.Workload) -> submissions.Run:
+def a_run(
+    cluster: Cluster, made: plans.Workload, *, check_lab: Callable[[], None] = lambda: None
+) -> submissions.Run:
     """Return the run, its truths and first record written."""
     record = commands.described(
         made,
@@ -53,7 +56,9 @@ def a_run(cluster: Cluster, made: plans.Workload) -> submissions.Run:
     )
     one_pod = tuple(msgspec.structs.replace(workflow, tasks=1) for workflow in record.workflows)
     record = msgspec.structs.replace(record, workflows=one_pod)
-    return submissions.Run(cluster.home, made, submissions.prepared(cluster.home, made, record))
+    return submissions.Run(
+        cluster.home, made, submissions.prepared(cluster.home, made, record), check_lab=check_lab
+    )
 
 
 def written(cluster: Cluster) -> runs.RunRecord:
@@ -104,6 +109,18 @@ async def test_a_name_that_is_taken_ends_the_run(cluster: Cluster) -> None:
     cluster.workflows[plan.namespace, plan.name] = {"metadata": {}, "status": {"phase": "Running"}}
     with pytest.raises(errors.UsageError, match=r"exists already.*--tag"):
         await a_run(cluster, made).complete(limit_wall_s=LIMIT_WALL_S)
+    assert "interrupted" == written(cluster).outcome
+
+
+async def test_a_lab_that_ends_ends_the_run(cluster: Cluster) -> None:
+    """A watch on a server that is gone would wait for ever."""
+    cluster.phase = ""
+
+    def gone() -> None:
+        raise errors.RunError("the lab ended during the run")
+
+    with pytest.raises(errors.RunError, match="ended during the run"):
+        await a_run(cluster, workload(), check_lab=gone).complete(limit_wall_s=LIMIT_WALL_S)
     assert "interrupted" == written(cluster).outcome
 
 
