@@ -1,9 +1,14 @@
 """Objects of one collection, kept current by a watch, whatever is cut or lost on the way."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 from lab import apis
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
 
 Change = Callable[[str, apis.Object | None], None]
 """Told a key and the object as it is now; None: it is gone."""
@@ -30,12 +35,19 @@ class Cache:
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow the collection for ever; a refused call is made again, as rights may come."""
+        """Follow the collection for ever.
+
+        A refused call is made again, as rights may come; and whatever one object did to whoever was
+        told of it, the others must still be followed.
+        """
         while True:
             try:
                 await self._follow()
-            except apis.ApiError:
-                await asyncio.sleep(1.0)
+            except apis.ApiError as error:
+                logger.warning("%s is not followed: %s", self._path, error)
+            except Exception:
+                logger.exception("%s is followed anew", self._path)
+            await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
         async for change, item in self._api.watch(self._path, params=self._params):
