@@ -73,6 +73,7 @@ class Keeper:
                 f"/api/v1/nodes/{machine.name}/status",
                 {"status": status},
                 content_type=apis.STRATEGIC_PATCH,
+                brief=True,
             )
         except apis.ApiError:
             machine.status_changed = True

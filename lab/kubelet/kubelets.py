@@ -179,7 +179,7 @@ class Kubelet:
             known.item = item
         if known.life is not None and not known.life.task.done():
             known.life.update(item)
-        elif "deletionTimestamp" in item["metadata"] and not known.confirmed:
+        elif pods.awaits_kubelet(item) and not known.confirmed:
             known.confirmed = True
             errand = asyncio.create_task(writers.delete(self._api, known.pod))
             self._errands.add(errand)

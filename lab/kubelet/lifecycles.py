@@ -26,6 +26,7 @@ from lab.kubelet import (
     machines,
     memories,
     nodes,
+    pods,
     settings,
     statuses,
     writers,
@@ -189,7 +190,7 @@ class Lifecycle:
         # the answer is still on its way here, and that pod would be refused.
         self.machine.free(self.pod.uid)
         await self._writer.flush()
-        if self.deleting:
+        if pods.awaits_kubelet(self.item):
             await writers.delete(self._services.api, self.pod)
 
     async def _until_end(self) -> tuple[contracts.Outcome, str]:

@@ -133,6 +133,15 @@ def read(item: apis.Object) -> Pod:
     )
 
 
+def awaits_kubelet(item: apis.Object) -> bool:
+    """Whether the deletion of a pod waits for its kubelet.
+
+    With a grace of 0 (a pod that had ended, or force) the API server removes the object itself.
+    """
+    metadata = item["metadata"]
+    return "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") != 0
+
+
 def requested(
     containers: tuple[Container, ...], init_containers: tuple[Container, ...]
 ) -> Resources:

@@ -57,7 +57,7 @@ class Writer:
             self._due = False
             body = {"metadata": {"uid": self._pod.uid}, "status": self._render()}
             try:
-                await self._api.patch(f"{self._pod.path}/status", body)
+                await self._api.patch(f"{self._pod.path}/status", body, brief=True)
             except apis.ApiError as error:
                 if error.status == 404 or (error.status == 409 and "UID" in str(error)):
                     self.gone = True
@@ -73,7 +73,7 @@ async def delete(api: apis.Api, pod: pods.Pod) -> None:
     body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
     while True:
         try:
-            await api.call("DELETE", pod.path, body=body)
+            await api.call("DELETE", pod.path, body=body, brief=True)
         except apis.ApiError as error:
             if error.status in (404, 409):
                 return

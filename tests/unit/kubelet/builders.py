@@ -156,7 +156,7 @@ class FakeApi:
         """Take note of an apply."""
         return self._take("APPLY", path, body)
 
-    async def call(self, method: str, path: str, *, body: apis.Object) -> apis.Object:
+    async def call(self, method: str, path: str, *, body: apis.Object, brief: bool) -> apis.Object:
         """Take note of any call."""
         return self._take(method, path, body)
 
