@@ -12,6 +12,8 @@ from lab import apis, errors, homes
 from lab.cli import displays, options, tables
 from lab.controlplane import children, labs, reviews, states
 
+ANSWER_WITHIN_S = 10.0
+
 
 @click.command()
 @options.lab_name
@@ -98,12 +100,17 @@ def status(name: str, as_json: bool) -> None:
         raise errors.UsageError(
             f"lab {name!r} is not running: start it with `python -m lab up --name {name}`"
         )
-    processes, times = reviews.of_processes(state), reviews.times(state)
+    review = reviews.Review(
+        running=state.running,
+        state=state,
+        processes=reviews.of_processes(state),
+        times=reviews.times(state),
+        nodes=_nodes(home, attempts=1) if state.running else None,
+    )
     if as_json:
-        shown = {"running": state.running, "state": state, "processes": processes, "times": times}
-        click.echo(msgspec.json.format(msgspec.json.encode(shown)))
+        click.echo(msgspec.json.format(msgspec.json.encode(review)))
     else:
-        tables.show_state(home, state, running=state.running, processes=processes, times=times)
+        tables.show_state(home, review)
     if not state.running:
         raise errors.StaleError(
             f"lab {name!r} crashed: `python -m lab up --name {name}` clears and starts it, "
@@ -118,12 +125,11 @@ def nodes(name: str, as_json: bool) -> None:
     """List the nodes and what pods that have not ended request of them."""
     home = homes.home(name)
     states.load(home)
-
-    async def ask() -> list[reviews.NodeReview]:
-        async with apis.Api(home.kubeconfig) as api:
-            return await reviews.nodes(api)
-
-    found = asyncio.run(ask())
+    found = _nodes(home, attempts=3)
+    if found is None:
+        raise errors.LabError(
+            f"the API server of lab {name!r} does not answer: `python -m lab status --name {name}`"
+        )
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found)))
     else:
@@ -149,3 +155,20 @@ def logs(component: str, name: str, follow: bool, lines: int) -> None:
             while True:
                 click.echo(file.read(), nl=False)
                 time.sleep(0.2)
+
+
+def _nodes(home: homes.Home, *, attempts: int) -> list[reviews.NodeReview] | None:
+    """Return the nodes, or None if the API server does not answer."""
+
+    async def ask() -> list[reviews.NodeReview]:
+        # A server that hangs (`component pause`) accepts the call and never answers it.
+        async with (
+            asyncio.timeout(ANSWER_WITHIN_S),
+            apis.Api(home.kubeconfig, attempts=attempts) as api,
+        ):
+            return await reviews.nodes(api)
+
+    try:
+        return asyncio.run(ask())
+    except (apis.ApiError, errors.UsageError, TimeoutError):
+        return None

@@ -58,7 +58,6 @@ class Builds:
             self._bar = progress.Progress(
                 progress.SpinnerColumn(),
                 progress.TextColumn("{task.description}"),
-                progress.TimeElapsedColumn(),
                 console=console.Console(stderr=True),
             )
             self._bar.start()

@@ -17,21 +17,15 @@ COLOURS = {
 }
 
 
-def show_state(
-    home: homes.Home,
-    state: states.State,
-    *,
-    running: bool,
-    processes: Sequence[reviews.ProcessReview],
-    times: reviews.Times,
-) -> None:
+def show_state(home: homes.Home, review: reviews.Review) -> None:
     """Print components, then where things are, then the clocks."""
-    phase = state.phase if running else "not running: it crashed"
+    state, times = review.state, review.times
+    phase = state.phase if review.running else "not running: it crashed"
     click.echo(f"lab {state.name}: {phase}; Kubernetes {state.asked.kubernetes}")
     if state.error:
         click.echo(f"  {state.error}")
     grid = _table("component", "phase", "pid", "port", "version", "up", "CPU", "memory")
-    for item in processes:
+    for item in review.processes:
         component = item.component
         grid.add_row(
             component.name,
@@ -44,7 +38,7 @@ def show_state(
             "" if item.memory_bytes is None else f"{item.memory_bytes / 2**20:.0f} Mi",
         )
     console.Console().print(grid)
-    for item in processes:
+    for item in review.processes:
         component = item.component
         if component.crashes:
             ends = "end" if component.crashes == 1 else "ends"
@@ -52,7 +46,7 @@ def show_state(
                 f"{component.name}: {component.crashes} {ends} that nobody commanded, "
                 f"the last with {component.last_exit[:200]}"
             )
-    click.echo(f"cluster     {state.asked.cluster}, {state.nodes} nodes")
+    click.echo(f"cluster     {state.asked.cluster}: {_nodes_in_words(review)}")
     click.echo(f"kubeconfig  {home.kubeconfig}")
     click.echo(f"logs        {home.logs}")
     click.echo(f"speed       {times.speed:g}; {span(times.simulated_s)} simulated so far")
@@ -75,6 +69,15 @@ def show_nodes(nodes: Sequence[reviews.NodeReview]) -> None:
             f"{node.requested_memory_bytes / 2**30:.1f} of {node.memory_bytes / 2**30:.1f} GiB",
         )
     console.Console().print(grid)
+
+
+def _nodes_in_words(review: reviews.Review) -> str:
+    """Return `5 nodes, 5 ready, 12 pods`."""
+    if review.nodes is None:
+        return f"{review.state.nodes} nodes; the API server does not say how they are"
+    ready = sum(node.ready for node in review.nodes)
+    pods = sum(node.pods for node in review.nodes)
+    return f"{len(review.nodes)} nodes, {ready} ready, {pods} pods on them"
 
 
 def span(seconds: float) -> str:

@@ -48,6 +48,17 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     wall: tuple[str, ...]
 
 
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """All that `status` shows."""
+
+    running: bool
+    state: states.State
+    processes: list[ProcessReview]
+    times: Times
+    nodes: list[NodeReview] | None
+    """None where the API server does not answer."""
+
+
 WALL = (
     "API calls, watches, scheduling cycles",
     "CronWorkflows and CronJobs",
