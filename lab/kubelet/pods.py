@@ -77,7 +77,7 @@ class Pod:
     restart_policy: str
     grace_s: float
     deadline_s: float | None
-    on_wall_clock: bool
+    on_wall_clock: bool = False
     """Whether its deadline is wall time (see `CLOCK_ANNOTATION`)."""
     node_selector: dict[str, str]
     workflow: str
