@@ -58,15 +58,15 @@ def _exchange(home: homes.Home, line: bytes, *, what: str) -> bytes:
             connection.sendall(line)
             with connection.makefile("rb") as stream:
                 raw = stream.readline()
-        except (FileNotFoundError, ConnectionError) as error:
-            raise errors.UsageError(
-                f"no simulated kubelet listens in lab {home.name!r}: "
-                f"see `python -m lab status --name {home.name}`"
-            ) from error
         except TimeoutError as error:
             raise errors.LabError(
                 f"the kubelet of lab {home.name!r} gave no answer to {what!r} in "
                 f"{ANSWER_WITHIN_S:.0f} s: see {home.logs / 'kubelet.log'}"
+            ) from error
+        except OSError as error:  # also a path that is too long for any lab to listen at
+            raise errors.UsageError(
+                f"no simulated kubelet listens in lab {home.name!r}: "
+                f"see `python -m lab status --name {home.name}`"
             ) from error
     if not raw:
         raise errors.LabError(f"the kubelet of lab {home.name!r} ended before it answered")

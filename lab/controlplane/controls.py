@@ -87,14 +87,14 @@ def send(home: homes.Home, command: str, component: str = "") -> Answer:
             connection.sendall(line)
             with connection.makefile("rb") as stream:
                 raw = stream.readline()
-        except (FileNotFoundError, ConnectionError) as error:
-            raise errors.UsageError(
-                f"lab {home.name!r} does not listen: `python -m lab status --name {home.name}`"
-            ) from error
         except TimeoutError as error:
             raise errors.LabError(
                 f"the supervisor of lab {home.name!r} gave no answer to `{command}` in "
                 f"{ANSWER_WITHIN_S:.0f} s: see {home.logs / 'supervisor.log'}"
+            ) from error
+        except OSError as error:  # also a path that is too long for any lab to listen at
+            raise errors.UsageError(
+                f"lab {home.name!r} does not listen: `python -m lab status --name {home.name}`"
             ) from error
     if not raw:
         raise errors.LabError(f"the supervisor of lab {home.name!r} ended before it answered")
