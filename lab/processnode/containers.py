@@ -74,8 +74,6 @@ class Container:
     ) -> None:
         self.spec = spec
         self.facts = facts
-        self.over = False
-        """Whether it will never run again."""
         self.is_up = asyncio.Event()
         """Set while it runs and its start-up is done; what waits for a sidecar waits for this."""
         self._room = room
@@ -104,7 +102,6 @@ class Container:
             await self._keep()
         finally:
             self._kept = False
-        self.over = True
 
     async def _keep(self) -> None:
         while not self.is_done:
@@ -136,9 +133,16 @@ class Container:
     async def stop(self, deadline: Deadline, *, why: str) -> None:
         """End it: preStop hook, stop signal, SIGKILL at the deadline; returns when it is gone."""
         launched = self._launched
-        if launched is None or launched.exited.done():
+        if launched is None:
             return
-        self._note("Killing", why)
+        if not launched.exited.done():
+            self._note("Killing", why)
+            await self._stop(launched, deadline)
+        if not self._kept and self.facts.running_since is not None:
+            code = launched.exited.result()
+            self._end(code, reason="Completed" if code == 0 else "Error")
+
+    async def _stop(self, launched: launches.Launched, deadline: Deadline) -> None:
         passed = asyncio.create_task(deadline.passed())
         hook = (self.spec.get("lifecycle") or {}).get("preStop")
         if hook and launched.pid:
@@ -151,9 +155,7 @@ class Container:
         await _first(passed, launched.exited)
         passed.cancel()
         launched.kill()
-        code = await asyncio.shield(launched.exited)
-        if not self._kept and self.facts.running_since is not None:
-            self._end(code, reason="Completed" if code == 0 else "Error")
+        await asyncio.shield(launched.exited)
 
     def terminate(self) -> None:
         """Send its stop signal and no more."""
