@@ -88,6 +88,7 @@ def planned(
 def truths_of(draft: Draft, plan: plans.WorkflowPlan) -> list[Truth]:
     """Return the truth about each pod of the plan, in the order of its pods."""
     shape = draft.shape
+    listing = {shape.templates[index] for index in shape.listed}
     found = []
     for index, (work, pod) in enumerate(zip(draft.works, plan.pods, strict=True)):
         inputs = tuple(
@@ -95,9 +96,12 @@ def truths_of(draft: Draft, plan: plans.WorkflowPlan) -> list[Truth]:
             for parent in draft.tasks[index].parents
         )
         reference = f"{draft.family}/{pod.template}/reference"
-        listed = {}
-        if index in shape.listed:
-            listed = {"items": shapes.items_json(shape.listed[index])}
+        # Every pod of a template that has the output must report it, also one that lists nothing.
+        listed = (
+            {"items": shapes.items_json(shape.listed.get(index, ()))}
+            if pod.template in listing
+            else {}
+        )
         found.append(
             Truth(
                 namespace=plan.namespace,

@@ -103,7 +103,7 @@ def test_gatk_is_oom_killed_on_nodes_that_look_idle(make_lab):
 
     The idle share is that of the node at its last sample before each kill.
     """
-    home = make_lab("exome", cluster="genomics", speed=60.0)
+    home = make_lab("exome", cluster="genomics", speed=100.0)
     record = run_mix(home, "exome", "--workflows", "10", "--overload", "2", run="exome-s1")
     pods = pods_of(home, record)
     killed = [item for item in pods if item.reason == "OOMKilled"]
