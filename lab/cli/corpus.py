@@ -86,7 +86,8 @@ def _summary(report: runs.Report) -> None:
         f"{report.reached} of {len(report.workflows)} Workflows and "
         f"{len(report.results) - len(report.missed)} of {len(report.results)} objects came to "
         f"their documented end in {report.wall_s:.0f} s; {len(report.skipped)} cannot run here; "
-        f"the kubelet and the commands took {report.kubelet_cpu_s:.0f} s of CPU"
+        f"the kubelet and the commands took {report.kubelet_cpu_s:.0f} s of CPU for "
+        f"{report.pods} pods"
     )
     if report.refusal:
         click.echo(f"commands were not run on this machine: {report.refusal}")
@@ -110,6 +111,7 @@ def _write(report: runs.Report) -> Path:
             "not_run": [{"example": name, "why": why} for name, why in report.skipped.items()],
             "commands_run": not report.refusal,
             "wall_s": round(report.wall_s, 1),
+            "pods_ended": report.pods,
             "kubelet_cpu_s": round(report.kubelet_cpu_s, 1),
         },
     )

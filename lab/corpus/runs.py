@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import apis, homes
+import msgspec
+
+from lab import apis, homes, journals
 from lab.controlplane import states
 from lab.corpus import drivers, examples, expectations, preparations, watchers
 from lab.kubelet.behaviours import grounds
@@ -31,6 +33,8 @@ class Report:
     """Examples that were not submitted, and why: not runnable, or a program is missing here."""
     speed: float = 1.0
     wall_s: float = 0.0
+    pods: int = 0
+    """Pods that ended on the simulated nodes meanwhile."""
     kubelet_cpu_s: float = 0.0
     """CPU seconds of the kubelet and all commands that it ran."""
     refusal: str = ""
@@ -91,6 +95,7 @@ async def run(
     state = states.load(home)
     kubelet = state.component("kubelet").process
     began, cpu_s = time.monotonic(), _cpu_s(kubelet.pid if kubelet else 0)
+    pods_before = _pods(home.journal)
     results: list[drivers.Result] = []
     async with apis.Api(home.kubeconfig) as api:
         for namespace in (drivers.NAMESPACE, drivers.QUOTA_NAMESPACE):
@@ -130,6 +135,7 @@ async def run(
         skipped=skipped,
         speed=state.asked.speed,
         wall_s=time.monotonic() - began,
+        pods=_pods(home.journal) - pods_before,
         kubelet_cpu_s=_cpu_s(kubelet.pid if kubelet else 0) - cpu_s,
         refusal=await grounds.probe(),
     )
@@ -145,6 +151,15 @@ async def _namespace(api: apis.Api, name: str) -> None:
             await api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default")
             return
         await asyncio.sleep(0.2)
+
+
+def _pods(journal: Path) -> int:
+    """Return how many ends of pods the kubelet has written down."""
+    if not journal.exists():
+        return 0
+    decoder = msgspec.json.Decoder(journals.Record)
+    with journal.open("rb") as lines:
+        return sum(isinstance(decoder.decode(line), journals.PodRecord) for line in lines)
 
 
 def _cpu_s(pid: int) -> float:
