@@ -204,7 +204,7 @@ class _Log:
             rest = rest[LONGEST_LINE:]
         stream.rest = rest
         if entries:
-            self._write(b"".join(entries))
+            self._write(entries)
         return bool(received)
 
     @staticmethod
@@ -213,17 +213,26 @@ class _Log:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         return f"{at}.{nanoseconds:09d}Z {stream.name} ".encode() + tag + b" " + text + b"\n"
 
-    def _write(self, entries: bytes) -> None:
-        if self._size and self._size + len(entries) > self._limit_bytes:
-            self._file.close()
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file = self._path.open("ab", buffering=0)
-            self._size = 0
+    def _write(self, entries: list[bytes]) -> None:
+        """Append entries; a file that would pass its limit makes room for a new one first."""
+        fitting: list[bytes] = []
+        for entry in entries:
+            if self._size and self._size + len(entry) > self._limit_bytes:
+                self._append(b"".join(fitting))
+                fitting.clear()
+                self._file.close()
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+                self._file = self._path.open("ab", buffering=0)
+                self._size = 0
+            fitting.append(entry)
+            self._size += len(entry)
+        self._append(b"".join(fitting))
+
+    def _append(self, text: bytes) -> None:
         try:
-            self._file.write(entries)
-            self._size += len(entries)
+            self._file.write(text)
         except OSError:
-            pass  # a full disk must not end the container
+            return  # a full disk must not end the container
 
 
 def _become(spec: dict[str, Any], *, shim: int, pipes: dict[str, tuple[int, int]]) -> None:

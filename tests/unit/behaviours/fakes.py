@@ -27,6 +27,7 @@ class FakeApi(apis.Api):
         body: Any = None,
         content_type: str = apis.JSON,
         params: Any = None,
+        brief: bool = False,
     ) -> apis.Object:
         self.calls.append((method, path))
         if method == "GET":
