@@ -62,8 +62,8 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 WALL = (
     "API calls, watches, scheduling cycles",
     "CronWorkflows and CronJobs",
-    "times written into objects and judged by Argo or Kubernetes (timeout, activeDeadlineSeconds, "
-    "retry back-off, ttlStrategy, podGC delay, termination grace)",
+    "times written into objects and judged by Argo or Kubernetes (timeout, activeDeadlineSeconds "
+    "of workflows, retry back-off, ttlStrategy, podGC delay, termination grace)",
     "leases, heartbeats, node lifecycle, token lifetimes, dead-man bounds",
     "Argo's waits for lost task results (2 and 10 min)",
 )
@@ -82,6 +82,7 @@ def times(state: states.State) -> Times:
         simulated_s=state.clock.now_s(),
         scaled=(
             "the work of tasks, start of pods, image pulls, transfers",
+            "what the simulated kubelet judges: activeDeadlineSeconds of pods, back-off of restarts",
             f"Argo's requeue: {components.REQUEUE_S / speed:g} s of wall time "
             f"for {components.REQUEUE_S:g} s",
             f"Argo's notice to waiters of a semaphore: "

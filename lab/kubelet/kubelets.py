@@ -175,11 +175,11 @@ class Kubelet:
         known = self.known.get(uid)
         if known is None:
             self.known[uid] = known = self._met(item)
-        else:
-            known.item = item
         if known.life is not None and not known.life.task.done():
             known.life.update(item)
-        elif pods.awaits_kubelet(item) and not known.confirmed:
+            return
+        known.item = pods.slim(item)
+        if pods.awaits_kubelet(item) and not known.confirmed:
             known.confirmed = True
             errand = asyncio.create_task(writers.delete(self._api, known.pod))
             self._errands.add(errand)
@@ -188,7 +188,7 @@ class Kubelet:
     def _met(self, item: apis.Object) -> Known:
         """Take on a pod that was not known."""
         pod = pods.read(item)
-        known = Known(pod=pod, item=item)
+        known = Known(pod=pod, item=pods.slim(item))
         if item["status"].get("phase") not in statuses.ENDED:
             memory = self._checkpoint.pods.get(pod.uid)
             if memory is None:

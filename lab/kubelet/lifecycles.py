@@ -166,6 +166,7 @@ class Lifecycle:
                 if timer is not None:
                     timer.cancel()
             self.machine.free(self.pod.uid)
+            self.item, self._host, self._behaviour = pods.slim(self.item), None, None
 
     async def _whole_life(self) -> None:
         if self.memory.started_at is None and (refusal := self._refusal()):

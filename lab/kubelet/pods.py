@@ -142,6 +142,16 @@ def awaits_kubelet(item: apis.Object) -> bool:
     return "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") != 0
 
 
+def slim(item: apis.Object) -> apis.Object:
+    """Return what is still needed of the object of a pod that is over; there may be thousands."""
+    kept = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+    metadata = item["metadata"]
+    return {
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "status": item["status"],
+    }
+
+
 def requested(
     containers: tuple[Container, ...], init_containers: tuple[Container, ...]
 ) -> Resources:

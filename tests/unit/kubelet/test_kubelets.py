@@ -103,6 +103,28 @@ async def test_a_deletion_that_came_before_the_end_is_confirmed_after_it(tmp_pat
         assert [] == kubelet.records()
 
 
+async def test_a_deletion_without_grace_needs_no_kubelet(tmp_path: Path) -> None:
+    """The API server removes pods that had ended by itself; a call more would find nothing."""
+    async with a_kubelet(tmp_path) as kubelet:
+        item = deleted(a_pod())
+        item["metadata"]["deletionGracePeriodSeconds"] = 0
+        item["status"]["phase"] = "Succeeded"
+        kubelet.api.listed(item)
+        await asyncio.sleep(0.02)
+        assert [] == kubelet.api.deletions
+
+
+async def test_little_is_kept_of_pods_that_are_over(tmp_path: Path) -> None:
+    """Neither spec nor behaviour, of which there may be thousands."""
+    async with a_kubelet(tmp_path) as kubelet:
+        kubelet.api.listed(a_pod("p"))
+        await until(kubelet.records)
+        (known,) = kubelet.kubelet.known.values()
+        assert known.life is not None
+        await known.life.task
+        assert {"metadata", "status"} == known.life.item.keys() == known.item.keys()
+
+
 @pytest.mark.parametrize("orderly", [True, False])
 async def test_a_restarted_kubelet_ends_each_pod_once(tmp_path: Path, orderly: bool) -> None:
     """Tasks compute on over the restart; a crash forgets a second at most."""
