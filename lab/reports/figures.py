@@ -106,7 +106,7 @@ def of_arms(arms: Sequence[measurements.Measurement]) -> dict[str, results.Figur
         figures[f"{arm.arm}.control_plane_p99_s"] = _short(arm.validity.control_plane_p99_s)
         figures[f"{arm.arm}.median_task_s"] = _short(arm.validity.median_task_s)
         figures[f"{arm.arm}.problems"] = len(arm.problems)
-        figures[f"{arm.arm}.overload"] = arm.overload
+        figures[f"{arm.arm}.overload"] = _short(arm.overload)
     return figures
 
 
