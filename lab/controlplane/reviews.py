@@ -82,7 +82,7 @@ def times(state: states.State) -> Times:
         simulated_s=state.clock.now_s(),
         scaled=(
             "the work of tasks, start of pods, image pulls, transfers",
-            "what the simulated kubelet judges: activeDeadlineSeconds of pods, back-off of restarts",
+            "what the simulated kubelet judges: activeDeadlineSeconds of pods, restart back-off",
             f"Argo's requeue: {components.REQUEUE_S / speed:g} s of wall time "
             f"for {components.REQUEUE_S:g} s",
             f"Argo's notice to waiters of a semaphore: "
