@@ -66,7 +66,8 @@ class PodHost:
         if end is None:
             key = f"{life.pod.uid}/{memory.restarts}/{index}"
             attempt = life.found.attempt if life.found else memory.restarts
-            work = task(truth, life.pod, key=key, attempt=attempt, gpus=memory.gpus)
+            run = life.found.run if life.found else ""
+            work = task(truth, life.pod, key=key, attempt=attempt, run=run, gpus=memory.gpus)
             try:
                 end = await self._computing.run(work, node=life.pod.node)
             except asyncio.CancelledError:
@@ -84,7 +85,7 @@ class PodHost:
 
 
 def task(
-    truth: Truth, pod: pods.Pod, *, key: str, attempt: int, gpus: tuple[int, ...]
+    truth: Truth, pod: pods.Pod, *, key: str, attempt: int, run: str, gpus: tuple[int, ...]
 ) -> tasks.Task:
     """Return a truth as the physics takes it, held to what the pod's main container asks for."""
     main = pod.main
@@ -92,6 +93,7 @@ def task(
         key=key,
         name=_identity(truth, truth.task),
         attempt=attempt,
+        run=run,
         template=truth.template,
         cpu_s=truth.cpu_s,
         parallelism=truth.parallelism,

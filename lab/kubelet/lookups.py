@@ -15,6 +15,8 @@ class Found:
 
     truth: truths.Truth
     attempt: int
+    run: str
+    """Name of the run whose file holds the truth: two runs of one plan differ by its noise."""
 
 
 class Lookup:
@@ -23,7 +25,7 @@ class Lookup:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[str, tuple[int, int]] = {}
-        self._index: dict[tuple[str, str, str], truths.Truth] = {}
+        self._index: dict[tuple[str, str, str], tuple[str, truths.Truth]] = {}
 
     def find(self, namespace: str, argo_node: str) -> Found | None:
         """Return what stands in the files about an Argo node, or None.
@@ -34,8 +36,10 @@ class Lookup:
         key = (namespace, workflow, task)
         if key not in self._index:
             self._scan()
-        truth = self._index.get(key)
-        return None if truth is None else Found(truth=truth, attempt=attempt)
+        if key not in self._index:
+            return None
+        run, truth = self._index[key]
+        return Found(truth=truth, attempt=attempt, run=run)
 
     def _scan(self) -> None:
         for path in sorted(self._folder.glob("*.jsonl")):
@@ -46,6 +50,6 @@ class Lookup:
             self._read[path.name] = mark
             try:
                 for truth in truths.read(path):
-                    self._index[truth.namespace, truth.workflow, truth.task] = truth
+                    self._index[truth.namespace, truth.workflow, truth.task] = path.stem, truth
             except errors.UsageError as error:
                 logger.error("a truth file cannot be read: %s", error)

@@ -365,7 +365,7 @@ class Engine:
             factor = noises.work_factor(
                 self._seed,
                 task.template,
-                run=self._run,
+                run=task.run or self._run,
                 host=here.name,
                 task=task.identity,
                 attempt=task.attempt,

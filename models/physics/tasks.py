@@ -26,6 +26,8 @@ class Task:
     """Identity over attempts: noise belongs to it, and siblings call each other by it. Empty means
     `key`."""
     attempt: int = 0
+    run: str = ""
+    """The run that it belongs to, which has noise of its own; empty means the engine's."""
     template: str
     """The same program whatever its input: affinity and noise belong to it."""
 

@@ -16,7 +16,7 @@ def test_a_file_that_appears_later_is_found(tmp_path: Path) -> None:
     truths.write(tmp_path / "truths" / "one.jsonl", [a_truth("a")])
     found = lookup.find("default", "wf.a(1)")
     assert found is not None
-    assert ("a", 1) == (found.truth.task, found.attempt)
+    assert ("a", 1, "one") == (found.truth.task, found.attempt, found.run)
 
 
 def test_a_file_that_is_written_again_replaces_what_it_said(tmp_path: Path) -> None:

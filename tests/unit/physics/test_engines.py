@@ -137,3 +137,17 @@ def test_a_reboot_empties_the_page_cache() -> None:
     assert GB == pytest.approx(engine.node_readings(100.0)[0].page_cache_bytes)
     engine.reboot("n0", at_s=100.0)
     assert 0.0 == engine.node_readings(100.0)[0].page_cache_bytes
+
+
+def test_a_task_carries_the_noise_of_its_run() -> None:
+    """Two runs of one plan differ, a repeated run does not; no run means the engine's own."""
+
+    def ended_at(run: str, *, of_engine: str = "") -> float:
+        engine = engines.Engine(a_cluster(a_node()), run=of_engine)
+        engine.start(a_task("a", cpu_s=10, run=run), node="n0", at_s=0.0)
+        (ended,) = engine.advance(100.0)
+        return ended.at_s
+
+    assert ended_at("r1") == ended_at("r1")
+    assert ended_at("r1") != ended_at("r2")
+    assert ended_at("r1") == ended_at("", of_engine="r1")
