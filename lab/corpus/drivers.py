@@ -20,6 +20,7 @@ RUNS_FOR_S = 8.0
 SCHEDULE_S = 75.0
 """Wall seconds in which a CronWorkflow of every minute must have started a Workflow."""
 NAMESPACE, QUOTA_NAMESPACE = "argo-examples", "argo-examples-quota"
+NAMESPACES = (NAMESPACE, QUOTA_NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

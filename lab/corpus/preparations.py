@@ -64,6 +64,8 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     objects: tuple[dict[str, Any], ...] = ()
     store: tuple[Stored, ...] = ()
     git: tuple[Repository, ...] = ()
+    absent: tuple[str, ...] = ()
+    """API paths of what an earlier run left and the example wants to create."""
     controller: dict[str, Any] = {}
     """Settings of Argo's controller; maps are added to what is there."""
 
@@ -116,6 +118,8 @@ async def make(
             bodies += [found[name].body] if "#" in name else []
         for body in bodies:
             await apply(api, body, namespace)
+        for pattern in preparation.absent:
+            await api.delete(pattern.format(namespace=namespace))
     settings = [item.controller for item in chosen if item.controller]
     if settings and await _set(api, settings):
         await asyncio.sleep(SETTLE_S)

@@ -98,7 +98,7 @@ async def run(
     pods_before = _pods(home.journal)
     results: list[drivers.Result] = []
     async with apis.Api(home.kubeconfig) as api:
-        for namespace in (drivers.NAMESPACE, drivers.QUOTA_NAMESPACE):
+        for namespace in drivers.NAMESPACES:
             await _namespace(api, namespace)
         setups = {
             name
