@@ -8,6 +8,7 @@ import pytest
 from lab import apis, errors
 from lab.kubelet.behaviours import chooser, collectors, contracts, stores, webs
 from tests.unit.behaviours.fakes import ARCHIVE, FakeApi, FakeHost
+from tests.unit.kubelet.builders import until
 
 SITE = (
     'https://example.com/ok: {status: 200, body: fine}\n"https://example.com/d/*": {status: 201}\n'
@@ -63,8 +64,9 @@ async def test_an_agent_does_each_http_task_once_and_ends_with_the_workflow(
     await api.events.put(("ADDED", a_task_set(**tasks)))
     await api.events.put(("LISTED", {"metadata": {}, "uids": set()}))
     await api.events.put(("MODIFIED", a_task_set(**tasks)))
-    await asyncio.sleep(0.4)
-    nodes = api.objects[f"{SETS}/wf/status"]["status"]["nodes"]
+    status = f"{SETS}/wf/status"
+    await until(lambda: len(api.objects.get(status, {}).get("status", {}).get("nodes", ())) == 6)
+    nodes = api.objects[status]["status"]["nodes"]
     assert {name: node["phase"] for name, node in nodes.items()} == {
         "good": "Succeeded",
         "wrong": "Failed",

@@ -6,6 +6,7 @@ import pytest
 
 from lab.kubelet.behaviours import chooser, contracts, grounds, kubectls
 from tests.unit.behaviours.fakes import RESULT, FakeApi, FakeHost, an_argo_pod
+from tests.unit.kubelet.builders import until
 
 DISCOVERY = {
     "/api/v1": {
@@ -66,7 +67,8 @@ async def test_a_success_condition_is_waited_for(tmp_path: Path, api: FakeApi) -
     """Until the resource's status says so."""
     pod = a_resource_pod("create", successCondition="status.succeeded > 2")
     task = asyncio.create_task(live(tmp_path, pod, api))
-    await asyncio.sleep(0.3)
+    await until(lambda: JOB_PATH in api.objects)
+    await asyncio.sleep(0.1)
     assert not task.done()
     api.objects[JOB_PATH]["status"] = {"succeeded": 3}
     assert (await task).phase == "Succeeded"
