@@ -22,6 +22,8 @@ from lab.kubelet.exporters import servers
 
 VERSION = "v1.36.3"
 """What nodes report as kubeletVersion to an API server that is no lab's."""
+CONNECTIONS = 24
+"""To the API server; each new one costs a TLS handshake, which is dearer than a call."""
 GARBAGE = (50_000, 20, 50)
 """Thresholds of Python's garbage collector."""
 
@@ -108,7 +110,9 @@ async def serve(chosen: settings.Settings) -> bool:
     sockets, port = streams.bind(addresses)
     async with contextlib.AsyncExitStack() as stack:
         ledger = stack.enter_context(ledgers.Ledger(chosen.home.journal, chosen.clock))
-        api = await stack.enter_async_context(apis.Api(chosen.kubeconfig, sure_of_rights=True))
+        api = await stack.enter_async_context(
+            apis.Api(chosen.kubeconfig, connections=CONNECTIONS, sure_of_rights=True)
+        )
         kubelet = kubelets.Kubelet(
             chosen, api, ledger=ledger, choose=chooser.choose, port=port, restart=restart
         )

@@ -116,6 +116,8 @@ class Kubelet:
         )
         self._adopting = True
         """Until the first list is read: what the checkpoint holds may still be claimed."""
+        self._saving = asyncio.Lock()
+        """Held while a checkpoint is written, so that an older one never replaces a newer."""
         self._busy = False
         self._sampled_s = now_s
         self._errands: set[asyncio.Task[None]] = set()
@@ -133,7 +135,8 @@ class Kubelet:
 
     async def close(self, *running: asyncio.Task[None]) -> None:
         """Write down where everything stands, and let go of it and of what is `running`."""
-        self.checkpoint()
+        async with self._saving:
+            memories.write(self.settings.state, self._encoded())
         self.computing.close()
         lives = [known.life.task for known in self.known.values() if known.life is not None]
         tasks = {*running, *lives, *self._errands}
@@ -257,7 +260,7 @@ class Kubelet:
             if busy or self._busy:
                 self._sample()
                 if not self._adopting:
-                    self.checkpoint()
+                    await self.save()
             self._busy, self._sampled_s = busy, self._clock.now_s()
 
     def _sample(self) -> None:
@@ -297,22 +300,25 @@ class Kubelet:
                 why="kubelet has insufficient memory available",
             )
 
-    def checkpoint(self) -> None:
+    async def save(self) -> None:
         """Write down where everything stands."""
+        async with self._saving:
+            # Renaming waits for the disk on some file systems; pods should not.
+            await asyncio.to_thread(memories.write, self.settings.state, self._encoded())
+
+    def _encoded(self) -> bytes:
         lives = [known.life for known in self.known.values() if known.life is not None]
-        memories.write(
-            self.settings.state,
+        totals = self.computing.totals
+        return memories.encode(
             memories.Checkpoint(
                 pods={life.pod.uid: life.memory for life in lives if not life.task.done()},
                 nodes={
-                    machine.name: machine.memory(
-                        self.computing.totals.get(machine.name, computations.Usage())
-                    )
-                    for machine in self.machines.values()
+                    name: machine.memory(totals.get(name, computations.Usage()))
+                    for name, machine in self.machines.items()
                 },
                 engine=self.computing.frozen(),
                 ended=self.computing.ended,
-            ),
+            )
         )
 
     # What is exported
@@ -373,7 +379,7 @@ class Kubelet:
         self._services.ledger.append(
             (journals.FaultRecord(at=at, fault=command.fault, node=command.node),)
         )
-        self.checkpoint()
+        await self.save()
         if (machine := self.machines.get(command.node)) and machine.reachable.is_set():
             await self._keeper.report(machine)
             await self._keeper.renew(machine)

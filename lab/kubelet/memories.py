@@ -8,6 +8,7 @@ that another version wrote is dropped (tasks then begin anew, which is logged).
 import logging
 import os
 import pickle
+import threading
 from pathlib import Path
 
 import msgspec
@@ -96,12 +97,17 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     engine: bytes = b""
 
 
-def write(path: Path, checkpoint: Checkpoint) -> None:
+def encode(checkpoint: Checkpoint) -> bytes:
+    """Return what `write` puts into a file."""
+    return msgspec.json.encode(checkpoint)
+
+
+def write(path: Path, content: bytes) -> None:
     """Replace the checkpoint; a reader sees the old one or the new one, never a part."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(checkpoint))
+        file.write(content)
     beside.replace(path)
 
 

@@ -136,7 +136,7 @@ async def test_a_restarted_kubelet_ends_each_pod_once(tmp_path: Path, orderly: b
         await until(lambda: is_running(kubelet))
         if not orderly:
             await asyncio.sleep(0.1)
-            kubelet.kubelet.checkpoint()
+            await kubelet.kubelet.save()
         status = [b["status"] for _, path, b in kubelet.api.written if path.endswith("status")][-1]
     item["status"] = status
     async with a_kubelet(tmp_path, clock=clock, known=(truth,)) as kubelet:

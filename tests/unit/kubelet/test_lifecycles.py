@@ -372,7 +372,8 @@ async def test_a_restarted_kubelet_goes_on_where_the_last_one_stopped(tmp_path: 
         began = clock.now_s()
         life = world.begin(item, memory=memory)
         await life.task
-        assert 2.0 == pytest.approx(life.ended_s - began, abs=1.5)
+        # Less than the sleep alone, let alone a start before it.
+        assert 1.9 < life.ended_s - began < 9.0
     assert ["Succeeded"] == world.api.phases
     assert memory.first_started_at == world.records()[0].started_at
     assert "10.0.0.9" == world.api.statuses[-1]["podIP"]
