@@ -258,9 +258,10 @@ def _argo(binary: str, *, home: homes.Home, speed: float) -> Plan:
             # worker; with this it notes its own update instead, as Argo 3 did. At speed 1 its
             # own default stays.
             "INFORMER_WRITE_BACK": "false" if speed == 1 else "true",
-            # An API server that was just restarted answers before it has read its roles. With one
-            # server alone that would fail every task that Argo creates in that second.
-            "TRANSIENT_ERROR_PATTERN": "is forbidden: User .* cannot ",
+            # An API server that was just restarted answers before it has read its roles, and hands
+            # on that etcd is away. With one of each alone, that would fail every task which Argo
+            # creates in that second.
+            "TRANSIENT_ERROR_PATTERN": "is forbidden: User .* cannot |code = Unavailable",
         },
         # It does not end on SIGTERM (tried: more than 10 s), and holds nothing worth waiting for.
         grace_s=0.5,
