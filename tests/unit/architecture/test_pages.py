@@ -25,6 +25,13 @@ def test_every_link_leads_to_a_file() -> None:
     assert broken == []
 
 
+def test_every_page_is_reached_from_the_first() -> None:
+    """docs/index.md links each page beside it."""
+    folder = trees.ROOT / "docs"
+    linked = set(LINK.findall((folder / "index.md").read_text()))
+    assert set() == {path.name for path in folder.glob("*.md")} - linked - {"index.md"}
+
+
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
 def test_each_decision_is_numbered_dated_and_short(path: Path) -> None:
     """A decision's heading repeats its number, its second line its date; it fits on one page."""
