@@ -106,7 +106,7 @@ def program(
         name=name,
         image=f"registry.example/{family}/{name}:{version}.0",
         command=(name,),
-        args=(f"--{word}", f"{{{{inputs.parameters.{word}}}}}", "--outdir", "/work/out"),
+        args=(f"--{word}", f"{{{{inputs.parameters.{word}}}}}", "--outdir", "/data/out"),
         parameters=(word,),
         output_parameters=("items",) if lists_items else (),
         requests=author.requests,

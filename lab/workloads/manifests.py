@@ -13,7 +13,7 @@ from tiphys.models.domain import quantities
 API_VERSION = "argoproj.io/v1alpha1"
 RUN_LABEL = "tiphys.dev/run"
 DEADLINE = "tiphys.dev/deadline"
-LIST_FILE = "/work/out/items.json"
+LIST_FILE = "/data/out/items.json"
 
 
 def workflow(plan: plans.WorkflowPlan, *, run: str = "", speed: float = 1.0) -> Object:
