@@ -38,7 +38,7 @@ def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
     json_path, page_path = written(measured, into=into)
     record = known.record
     results_path = results.write(
-        record.run,
+        stem(measured),
         command=record.command,
         seed=record.seed,
         speed=record.speed,
@@ -52,10 +52,16 @@ def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
 def written(measured: measurements.Measurement, *, into: Path | None) -> tuple[Path, Path]:
     """Write the JSON and the page of one run; returns their paths."""
     folder = into or results.REPOSITORY / "build" / "reports"
-    json_path, page_path = folder / f"{measured.run}.json", folder / f"{measured.run}.html"
+    json_path = folder / f"{stem(measured)}.json"
+    page_path = folder / f"{stem(measured)}.html"
     measurements.write(json_path, measured)
     pages.write(page_path, [measured])
     return json_path, page_path
+
+
+def stem(measured: measurements.Measurement) -> str:
+    """Return what the files of a run are called; names of runs are unique in one lab only."""
+    return f"{measured.lab}-{measured.run}"
 
 
 def show(arms: Sequence[measurements.Measurement]) -> None:

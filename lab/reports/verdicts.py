@@ -23,6 +23,10 @@ API_CALLS = {
     ("create", "pods/binding"): "API server: bind a pod",
     ("patch", "pods/status"): "API server: patch a pod's status",
 }
+CUT_SHORT = {
+    "interrupted": "somebody interrupted it",
+    "timeout": "it reached its limit of time",
+}
 SCHEDULING = "scheduler: a pod that fits at once, from created to bound"
 REACTION = "Argo: from a pod's end to the next pod of its workflow, beyond its pause (at least)"
 
@@ -60,6 +64,8 @@ def judge(known: sources.Sources, tasks: Sequence[measurements.Task]) -> measure
     p99_s = worst.p99_ms / 1e3 * speed if worst else None
     share = p99_s / median_s if p99_s is not None and median_s else None
     reasons = []
+    if known.record.outcome in CUT_SHORT:
+        reasons.append(f"the run was cut short: {CUT_SHORT[known.record.outcome]}")
     if worst is None or share is None:
         reasons.append("no pod ran, so nothing can be judged")
     elif share > LIMIT_SHARE:

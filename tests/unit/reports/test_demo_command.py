@@ -60,7 +60,7 @@ def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
     assert "mean completion, simulated min" in output
     read = json.loads((tmp_path / "results" / "demo.json").read_text())
     assert (7, 60.0, 1) == (read["seed"], read["speed"], read["default.succeeded"])
-    assert (tmp_path / "reports" / "synthetic.html").is_file()
+    assert (tmp_path / "reports" / "test-synthetic.html").is_file()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()])

@@ -35,10 +35,14 @@ def test_table_json_results_and_page_are_written(lab, tmp_path):
     output = measure(tmp_path)
     assert "mean completion, simulated min" in output
     assert "valid at speed 60" in output
-    for path in ("reports/synthetic.json", "reports/synthetic.html", "results/synthetic.json"):
+    for path in (
+        "reports/test-synthetic.json",
+        "reports/test-synthetic.html",
+        "results/test-synthetic.json",
+    ):
         assert (tmp_path / path).is_file()
         assert path in output.replace("\n", "")
-    figures = json.loads((tmp_path / "results" / "synthetic.json").read_text())
+    figures = json.loads((tmp_path / "results" / "test-synthetic.json").read_text())
     assert 70.0 == pytest.approx(figures["default.mean_completion_s"], abs=1e-3)
     assert a.a_run().record.command == figures["command"]
 
@@ -59,7 +63,7 @@ def test_a_pod_that_is_unaccounted_for_fails_the_command(lab, tmp_path):
     lab.journal.write_bytes(b"")
     with pytest.raises(errors.RunError, match="wf-0-align-1"):
         measure(tmp_path)
-    assert (tmp_path / "reports" / "synthetic.html").is_file()
+    assert (tmp_path / "reports" / "test-synthetic.html").is_file()
 
 
 def test_a_workflow_that_did_not_end_fails_the_command(lab, tmp_path):

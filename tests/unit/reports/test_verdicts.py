@@ -37,6 +37,14 @@ def test_a_slow_control_plane_makes_an_invalid_run_and_says_why():
     assert "lower the speed" in verdict.reasons[0]
 
 
+@pytest.mark.parametrize("outcome", ["interrupted", "timeout"])
+def test_a_run_that_was_cut_short_is_invalid(outcome):
+    """However quick the control plane was: what it left out would have counted."""
+    verdict = verdict_of(a_run_with_latency(0.05, outcome=outcome))
+    assert not verdict.valid
+    assert verdict.reasons[0].startswith("the run was cut short")
+
+
 def test_scheduling_is_judged_only_where_a_pod_fitted_at_once():
     """A pod that waits for room does not wait for the scheduler."""
     first = a.a_pod("wf-0-a", requested_cpu_m=16000)
