@@ -2,7 +2,12 @@
 
 import sys
 
-from lab.cli import groups
-
 if __name__ == "__main__":
+    try:
+        from lab.cli import groups
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"error: {sys.executable} has no module {error.name!r}: `make lab-up` sets up .venv, "
+            "then use .venv/bin/python -m lab"
+        )
     sys.exit(groups.run())

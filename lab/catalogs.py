@@ -133,7 +133,11 @@ def load(name_or_path: str) -> Cluster:
             f"no cluster {name_or_path!r}: choose one of {', '.join(names())}, "
             "or give the path of a YAML file (lab/catalog/ has examples)"
         )
-    return parse(path.read_text(), source=str(path))
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError as error:
+        raise errors.UsageError(f"{path} is not YAML: it is not even text ({error})") from error
+    return parse(text, source=str(path))
 
 
 def parse(text: str, *, source: str) -> Cluster:
@@ -165,6 +169,13 @@ def _in_units(value: Any) -> Any:
 def _check(cluster: Cluster, *, source: str) -> None:
     """Refuse what parses but cannot be built."""
     seen: set[str] = set()
+    racks = {group.rack for group in cluster.groups}
+    for pair in cluster.network.rtt_ms_between:
+        if unknown := [rack for rack in pair.split("/") if rack not in racks]:
+            raise errors.UsageError(
+                f"{source}: network.rtt_ms_between has the pair {pair!r}, but no group is in rack "
+                f"{unknown[0]!r}: write rackA/rackB with racks of {', '.join(sorted(racks))}"
+            )
     if not cluster.groups:
         raise errors.UsageError(f"{source}: `groups` is empty; a cluster needs one group at least")
     for group in cluster.groups:

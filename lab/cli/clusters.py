@@ -22,7 +22,11 @@ ANSWER_WITHIN_S = 10.0
 @options.kubernetes
 @click.option("--full-crds", is_flag=True, help="Argo's CRDs with their schemas; costs CPU.")
 @click.option("--without", multiple=True, metavar="COMPONENT", help="Leave a component out.")
-@click.option("--api-port", type=int, help="Port of the API server; default any free one.")
+@click.option(
+    "--api-port",
+    type=click.IntRange(1, 65535),
+    help="Port of the API server; default any free one.",
+)
 @click.option("--owner-pid", type=int, help="End the lab when this process ends.")
 @click.pass_context
 def up(

@@ -71,6 +71,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.secho("error: ", err=True, nl=False, fg="red")
         click.echo(str(error), err=True)
         return error.exit_code
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.secho("error: ", err=True, nl=False, fg="red")
+        reason = (error.strerror or str(error)).lower()
+        click.echo(f"{error.filename} cannot be used: {reason}; choose another path", err=True)
+        return errors.SetupError.exit_code
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         return 130

@@ -111,7 +111,8 @@ def busy_s(whole: Summary, cluster: catalogs.Cluster) -> float:
     gpus = sum(sum(group.gpus.roots) * group.gpus.speed for _, group in cluster.nodes if group.gpus)
     if whole.gpu_s and not gpus:
         raise errors.UsageError(
-            f"the workload needs GPUs and cluster {cluster.name} has none: choose --cluster gpu"
+            f"the workload needs GPUs and cluster {cluster.name} has none: use a lab of "
+            "the cluster gpu (`lab down`, then `lab up --cluster gpu`)"
         )
     return max(whole.used_core_s / cores, whole.gpu_s / gpus if gpus else 0.0)
 

@@ -244,7 +244,10 @@ class Engine:
         index = self._index(node)
         roots = len(self.cluster.nodes[index].gpu_roots)
         if not 0 <= root < roots:
-            raise errors.PhysicsError(f"node {node!r} has no root complex {root}; it has {roots}")
+            raise errors.PhysicsError(
+                f"node {node!r} has no PCIe root complex {root} with GPUs: "
+                + (f"choose one of 0 to {roots - 1}" if roots else "it has no GPUs at all")
+            )
         if not 0 <= health <= 1:
             raise errors.PhysicsError(f"link health is {health}; it must lie between 0 and 1")
         self._advance(at_s)

@@ -66,6 +66,7 @@ def test_each_command_explains_itself(name: str) -> None:
         (["up", "--speed", "inf"], 2, "--speed inf: it must be a number above 0"),
         (["up", "--owner-pid", "4194303"], 2, "--owner-pid 4194303: there is no such process"),
         (["up", "--kubernetes", "v1.2.3"], 2, "'v1.2.3' is not one of"),
+        (["up", "--api-port", "99999"], 2, "99999 is not in the range 1<=x<=65535"),
         (["fly"], 2, "No such command 'fly'"),
     ],
 )
@@ -150,3 +151,26 @@ def test_without_a_terminal_a_build_says_a_line_every_20_seconds(
 def test_a_span_is_short(seconds: float, expected: str) -> None:
     """It must fit a column."""
     assert expected == tables.span(seconds)
+
+
+def test_a_home_that_cannot_be_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file where the folder of all labs should be."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path / "file"))
+
+    assert 3 == groups.run(["up"])
+    said = capsys.readouterr().err
+    assert f"error: {tmp_path}/file" in said
+    assert "cannot be used: not a directory; choose another path" in said
+
+
+def test_an_interpreter_without_the_libraries_is_told_which_one_has_them() -> None:
+    """The system's Python, say: `-S` hides what is installed."""
+    result = subprocess.run(
+        [sys.executable, "-S", "-m", "lab"], capture_output=True, text=True, check=False
+    )
+
+    assert 1 == result.returncode
+    assert "has no module 'click': `make lab-up` sets up .venv" in result.stderr

@@ -1,5 +1,7 @@
 """Cluster descriptions: the shipped ones build, and bad ones are refused by name and place."""
 
+from pathlib import Path
+
 import pytest
 
 from lab import catalogs, errors
@@ -57,6 +59,11 @@ def test_an_unknown_cluster_is_refused_with_the_known_names() -> None:
         pytest.param(
             described(groups=GROUP.replace("8Gi", "8Gigs")), "x.yaml: .*8Gigs", id="bad quantity"
         ),
+        pytest.param(
+            described(network=NETWORK[:-2] + ", rtt_ms_between: {r/x: 1.0}}\n"),
+            "x.yaml: network.rtt_ms_between has the pair 'r/x', but no group is in rack 'x'",
+            id="unknown rack",
+        ),
         pytest.param(described(network=""), "missing required field `network`", id="no network"),
     ],
 )
@@ -64,3 +71,11 @@ def test_a_bad_description_says_what_and_where(text: str, message: str) -> None:
     """Each fault is named with its file."""
     with pytest.raises(errors.UsageError, match=message):
         catalogs.parse(text, source="x.yaml")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """A binary given by mistake."""
+    path = tmp_path / "cluster.yaml"
+    path.write_bytes(b"\xb6\x00\xff")
+    with pytest.raises(errors.UsageError, match=r"cluster.yaml is not YAML: it is not even text"):
+        catalogs.load(str(path))

@@ -81,7 +81,9 @@ def test_gpus_and_links_that_are_not_there_are_refused() -> None:
     with pytest.raises(errors.PhysicsError, match="node 'g0' has no GPU 4; it has 4"):
         engine.start(worker("a", 4), node="g0", at_s=0.0)
     assert [] == engine.running
-    with pytest.raises(errors.PhysicsError, match="no root complex 2; it has 2"):
+    with pytest.raises(
+        errors.PhysicsError, match="no PCIe root complex 2 with GPUs: choose one of 0 to 1"
+    ):
         engine.set_link("g0", 2, health=0.0, at_s=0.0)
     with pytest.raises(errors.PhysicsError, match="between 0 and 1"):
         engine.set_link("g0", 0, health=2.0, at_s=0.0)
