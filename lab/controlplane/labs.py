@@ -154,6 +154,11 @@ def _runs_as(home: homes.Home, asked: states.Asked) -> bool:
             f"end it with `python -m lab down{purge} --name {home.name}`, "
             "or choose another name with --name"
         )
+    if running and catalogs.load(asked.cluster) != catalogs.load(str(home.cluster)):
+        raise errors.StaleError(
+            f"lab {home.name!r} runs with what {asked.cluster} described when it started: end it "
+            f"with `python -m lab down --name {home.name}`, or choose another name with --name"
+        )
     if not running:
         _clear(home)
     return running

@@ -54,7 +54,8 @@ def drafted(
     usable = _by_family(candidates, most_tasks=scale.most_tasks)
     if not candidates:
         raise errors.UsageError(
-            "this data has no such trace: all of it is kept for tests (--held-out uses those), "
+            "the data has no trace of the kind that this mix is made of: its files are empty, "
+            "or all of it is kept for tests (--held-out uses those), "
             "or none of it (leave --held-out away)"
         )
     if not usable:

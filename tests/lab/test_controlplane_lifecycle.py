@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import errors, homes
+from lab import catalogs, errors, homes
 from lab.controlplane import binaries, components, labs, ports, processes, states, supervisors
 from tests.lab import polls
 
@@ -104,6 +104,21 @@ def test_up_of_a_running_lab_says_so_and_changes_nothing(
     assert other.returncode == errors.StaleError.exit_code
     assert "lab 'twice' runs with speed 1.0 (not 30.0): end it with" in shown
     assert before == states.load(home)
+
+
+def test_up_of_a_lab_whose_cluster_was_edited_is_an_error(
+    make_lab: LabMaker, kubernetes: str, tmp_path: Path
+) -> None:
+    """The file has the same name, but describes other nodes than those that run."""
+    file = tmp_path / "mine.yaml"
+    file.write_text((catalogs.SHIPPED / "mixed.yaml").read_text())
+    home = make_lab("edited", cluster=str(file), without=BARE)
+    asked = states.Asked(kubernetes=kubernetes, cluster=str(file), without=BARE)
+    assert labs.Outcome.RAN_ALREADY is labs.up(home, asked)
+
+    file.write_text(file.read_text().replace("cores: 16", "cores: 8"))
+    with pytest.raises(errors.StaleError, match=r"described when it started: end it with"):
+        labs.up(home, asked)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -59,6 +59,15 @@ def test_a_missing_field_is_named(tmp_path: Path) -> None:
         list(wfinstances.read(a_pack(tmp_path, {wfinstances.FILE: [row]})))
 
 
+@pytest.mark.parametrize("field", ["rt", "cpu", "mem", "inb"])
+def test_an_amount_below_zero_is_refused(tmp_path: Path, field: str) -> None:
+    """No task runs for less than no time; the line and the field are named."""
+    row = a_row()
+    row["tasks"][0][field] = -5.0
+    with pytest.raises(errors.UsageError, match=rf"line 1: .*>= 0.*{field}"):
+        list(wfinstances.read(a_pack(tmp_path, {wfinstances.FILE: [row]})))
+
+
 def test_a_cycle_is_named_with_its_tasks(tmp_path: Path) -> None:
     """Where, which workflow, the tasks in their order, and what to do."""
     row = a_row()
