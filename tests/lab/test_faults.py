@@ -200,7 +200,7 @@ async def test_the_command_line_says_what_is_wrong(lab: homes.Home, lab_command:
             ["node-lost", "nope"],
             "no node 'nope': this lab simulates old-0, base-0, fast-0, turbo-0",
         ),
-        (["pcie-link-down", "base-0"], "has no root complex 0"),
+        (["pcie-link-down", "base-0"], "has no PCIe root complex 0 with GPUs: it has no GPUs at all"),
         (["slow-disk", "base-0"], "needs a bandwidth"),
         (["restart", "nope"], "no component 'nope'"),
     ):
