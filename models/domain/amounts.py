@@ -1,4 +1,4 @@
-"""Amounts of resources: what containers ask for and nodes have; CPU in millicores, the rest whole."""
+"""Amounts of resources, asked for or had: CPU in millicores, memory in bytes, the rest whole."""
 
 import dataclasses
 from collections.abc import Mapping

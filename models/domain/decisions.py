@@ -20,7 +20,7 @@ GATED_LABEL = "tiphys.dev/gated"
 class Verdict(enum.StrEnum):
     """What happens to the pod."""
 
-    PASS = "pass"  # noqa: S105
+    PASS = "pass"
     """Untouched: not opted in, switched off, or something did not answer."""
     PLACE = "place"
     """Starts now, with its placement written."""
