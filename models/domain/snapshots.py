@@ -38,6 +38,8 @@ class Room:
     are freed only some seconds after an end."""
     frees_at: tuple[tuple[float, amounts.Amounts], ...] = ()
     """Estimated ends of what runs there: (unix seconds, requests), sorted by time."""
+    holders: tuple[str, ...] = ()
+    """Keys of the pods behind `frees_at`, in the same order; empty = not told."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +95,6 @@ class Snapshot:
     """Learned ratio of run times in a group to those at speed 1, over all templates."""
     interval_s: float = 5.0
     """`scheduleInterval`."""
+    tight_namespaces: tuple[str, ...] = ()
+    """Namespaces, sorted, whose ResourceQuota is nearly used: a gated pod there keeps better ones
+    from existing, so only what starts at once is let in."""

@@ -1,0 +1,1 @@
+"""From history rows to estimates of durations, widths and remaining work: pure, no chance."""
