@@ -92,6 +92,8 @@ class Decision:
     admission_uid: str = ""
     pod_uid: str = ""
     workflow: str = ""
+    workflow_uid: str = ""
+    """Binds the decision to this run: a workflow of the same name made later has another."""
     template: str = ""
     task: str = ""
     snapshot_version: int = 0
@@ -113,6 +115,33 @@ class Decision:
     masked: tuple[Masked, ...] = ()
     default: str = ""
     """What kube-scheduler alone would have done, in words."""
+    issued_at: float = 0.0
+    expires_at: float = 0.0
+    nonce: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """The compact form of a decision that stands on the pod; fields as in `Decision`."""
+
+    id: str
+    verdict: Verdict
+    pod: str
+    admission_uid: str = ""
+    pod_uid: str = ""
+    workflow: str = ""
+    workflow_uid: str = ""
+    snapshot_version: int = 0
+    snapshot_age_s: float = 0.0
+    """Whole milliseconds, as the times."""
+    policy: str = ""
+    arm: Arm = Arm.STABLE
+    bundle: str = ""
+    sizings: tuple[Sizing, ...] = ()
+    placement: Placement = Placement()
+    rank: int = 0
+    reason: str = ""
+    """May be cut, with an ellipsis, so that the whole keeps to `LONGEST_STAMP`."""
     issued_at: float = 0.0
     expires_at: float = 0.0
     nonce: str = ""

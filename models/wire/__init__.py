@@ -1,0 +1,1 @@
+"""What crosses a border between our processes: key rings, signatures, stamps and messages, pure."""
