@@ -1,0 +1,56 @@
+"""What is left of a workflow: work still to do, and the longest path from each task to the end."""
+
+import dataclasses
+from collections.abc import Callable
+
+from tiphys.models.domain import workflows
+
+UNASKED_CPU_M = 100
+"""What a task without a CPU request counts for; kube-scheduler assumes the same of pods."""
+Durations = Callable[[workflows.Task], float]
+"""Expected run time of a task at speed 1, seconds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What is left of one workflow at one moment."""
+
+    work: float = 0.0
+    """Core seconds at speed 1 that unended tasks still need; of a running one what is left."""
+    paths_s: tuple[tuple[str, float], ...] = ()
+    """Upward rank of each unended task by id (Topcuoglu 2002), seconds at speed 1: its own time
+    and the longest chain of what waits for it."""
+
+    @property
+    def path_s(self) -> float:
+        """The longest of them: the least time to the end."""
+        return max((path_s for _, path_s in self.paths_s), default=0.0)
+
+
+def of(workflow: workflows.Workflow, durations: Durations, *, at: float, width: int = 2) -> Outlook:
+    """Return the outlook of `workflow` at `at` (unix seconds).
+
+    A fan-out whose width is not known yet counts as `width` tasks. Tasks come parents first, so one
+    pass from the end suffices; a parent that is not among them is ignored.
+    """
+    if workflow.ended:
+        return Outlook()
+    longest_after: dict[str, float] = {}
+    paths: list[tuple[str, float]] = []
+    work = 0.0
+    for task in reversed(workflow.tasks):
+        after_s = longest_after.get(task.id, 0.0)
+        if task.state.ended:
+            path_s = after_s
+        else:
+            own_s = durations(task) if task.kind is not workflows.TaskKind.SUSPEND else 0.0
+            if task.state is workflows.TaskState.RUNNING and task.started_at is not None:
+                own_s = max(0.0, own_s - (at - task.started_at))
+            path_s = own_s + after_s
+            count = width if task.count is None else task.count
+            work += own_s * count * (task.cpu_m or UNASKED_CPU_M) / 1000
+            paths.append((task.id, path_s))
+        for parent in task.parents:
+            if path_s > longest_after.get(parent, 0.0):
+                longest_after[parent] = path_s
+    return Outlook(work=work, paths_s=tuple(paths))

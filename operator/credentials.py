@@ -1,0 +1,155 @@
+"""Whose name a process speaks in: the ServiceAccount of its pod, or a person's kubeconfig."""
+
+import base64
+import dataclasses
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from tiphys.models.domain import errors
+
+MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REREAD_S = 60.0
+"""A projected token lives an hour and is renewed at 80 % of that; client-go re-reads as often."""
+
+
+class Login(Protocol):
+    """What the client needs to know about a server and its caller."""
+
+    @property
+    def server(self) -> str:
+        """`https://host:port`."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """TLS with the cluster's CA and, where there is one, the caller's certificate."""
+
+    def token(self, now_s: float) -> str:
+        """Return the bearer token to use at the monotonic second `now_s`; empty = none."""
+
+
+class ServiceAccount:
+    """The account that the kubelet mounted; token and CA are read again when they changed."""
+
+    def __init__(self, environ: Mapping[str, str], mount: Path = MOUNT) -> None:
+        try:
+            host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
+        except KeyError as error:
+            raise errors.InputError(
+                f"{error.args[0]} is not set: this is no pod; name a kubeconfig with --kubeconfig"
+            ) from error
+        self._mount = mount
+        self.server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        # Only the cluster's own authority is trusted, none of the system's.
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._token = ""
+        self._read_at_s = float("-inf")
+        self._authority = b""
+        self.token(0.0)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pod."""
+        return (self._mount / "namespace").read_text().strip()
+
+    def token(self, now_s: float) -> str:
+        """Return the mounted token, at most `REREAD_S` old."""
+        if now_s - self._read_at_s < REREAD_S:
+            return self._token
+        try:
+            self._token = (self._mount / "token").read_text().strip()
+            authority = (self._mount / "ca.crt").read_bytes()
+        except OSError as error:
+            if self._token:
+                return self._token
+            raise errors.InputError(
+                f"{error.filename}: {error.strerror}; the pod needs its ServiceAccount's token "
+                "(automountServiceAccountToken)"
+            ) from error
+        if authority != self._authority:
+            # A context takes more authorities while it is in use: nothing has to be reconnected.
+            self.context.load_verify_locations(cadata=authority.decode())
+            self._authority = authority
+        self._read_at_s = now_s
+        return self._token
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """The current context of a kubeconfig; `bearer` is a static token."""
+
+    server: str
+    context: ssl.SSLContext
+    bearer: str = ""
+    namespace: str = "default"
+
+    def token(self, now_s: float) -> str:
+        """Return the token as it was read."""
+        return self.bearer
+
+
+def find(kubeconfig: Path | None, environ: Mapping[str, str] = os.environ) -> Login:
+    """Choose: a kubeconfig that was named, else the pod's account, else the person's default."""
+    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in environ and MOUNT.exists():
+        return ServiceAccount(environ)
+    named = environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return person(kubeconfig or Path(named or Path.home() / ".kube" / "config"))
+
+
+def person(path: Path) -> Person:
+    """Read the current context of a kubeconfig (files or inline data, certificate or token)."""
+    try:
+        config = yaml.safe_load(path.read_text())
+        chosen = _named(config["contexts"], config["current-context"])["context"]
+        cluster = _named(config["clusters"], chosen["cluster"])["cluster"]
+        user = _named(config["users"], chosen["user"])["user"]
+        context = ssl.create_default_context(
+            cafile=_beside(path, cluster.get("certificate-authority")),
+            cadata=_text(cluster.get("certificate-authority-data")),
+        )
+        _identify(context, user, path)
+        bearer = user.get("token", "")
+        if "tokenFile" in user:
+            bearer = Path(_beside(path, user["tokenFile"]) or "").read_text().strip()
+    except (OSError, KeyError, TypeError, StopIteration, yaml.YAMLError, ssl.SSLError) as error:
+        raise errors.InputError(
+            f"{path} is no kubeconfig that can be used: {type(error).__name__}: {error}"
+        ) from error
+    return Person(
+        server=cluster["server"],
+        context=context,
+        bearer=bearer,
+        namespace=chosen.get("namespace", "default"),
+    )
+
+
+def _identify(context: ssl.SSLContext, user: Mapping[str, Any], path: Path) -> None:
+    """Load the person's certificate; inline data has to pass through files (OpenSSL wants them)."""
+    if "client-certificate" in user:
+        context.load_cert_chain(
+            _beside(path, user["client-certificate"]) or "", _beside(path, user["client-key"])
+        )
+    elif "client-certificate-data" in user:
+        with tempfile.TemporaryDirectory() as folder:
+            certificate, key = Path(folder, "crt"), Path(folder, "key")
+            certificate.write_bytes(base64.b64decode(user["client-certificate-data"]))
+            key.write_bytes(base64.b64decode(user["client-key-data"]))
+            context.load_cert_chain(certificate, key)
+
+
+def _beside(path: Path, named: str | None) -> str | None:
+    """Return a path of a kubeconfig, which is relative to its folder."""
+    return str(path.parent / named) if named else None
+
+
+def _text(data: str | None) -> str | None:
+    return base64.b64decode(data).decode() if data else None
+
+
+def _named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(item for item in items if item["name"] == name)
