@@ -1,0 +1,296 @@
+"""Kubernetes' pods to the domain: whose they are, what each container is for, what they ask for."""
+
+from collections.abc import Mapping
+
+from tiphys.argo import constraints, documents, moments, names, requests
+from tiphys.models.domain import amounts, pods
+
+_TEMPLATE_NAME = '{"name":"'
+"""How Go begins to write a template; its name is the first field."""
+_CONTAINER_SET = '"containerSet":{'
+"""A key of that template: inside of texts the quotes would be escaped."""
+_COMPONENTS = {
+    names.COMPONENT_AGENT: pods.PodRole.AGENT,
+    names.COMPONENT_ARTIFACT_GC: pods.PodRole.ARTIFACT_GC,
+}
+_MAIN_ROLES = {
+    pods.PodRole.AGENT: pods.ContainerRole.AGENT,
+    pods.PodRole.ARTIFACT_GC: pods.ContainerRole.ARTIFACT_GC,
+}
+_WORKERS = frozenset(
+    {
+        pods.ContainerRole.MAIN,
+        pods.ContainerRole.MEMBER,
+        pods.ContainerRole.AGENT,
+        pods.ContainerRole.ARTIFACT_GC,
+    }
+)
+_PHASES = {phase.value: phase for phase in pods.Phase}
+
+
+def read(obj: Mapping[str, object]) -> pods.Pod:
+    """Return a pod as scheduling sees it; raises `InputError` where its JSON has another shape.
+
+    Works at admission (no status, perhaps no name or uid) and later.  A pod is Argo's only if a
+    Workflow controls it and Argo's marks are on it; a pod that a resource template made is foreign.
+    """
+    obj = documents.root(obj, "pod")
+    metadata = documents.mapping(obj, "metadata")
+    spec = documents.mapping(obj, "spec")
+    status = documents.mapping(obj, "status")
+    name = documents.text(metadata, "name", "metadata")
+    annotations = documents.mapping(metadata, "annotations", "metadata")
+    owner = _owner(metadata)
+    role = _role(metadata, annotations) if owner else pods.PodRole.FOREIGN
+    workflow = workflow_uid = node_id = node_name = template = ""
+    is_set = False
+    if role is not pods.PodRole.FOREIGN and owner:
+        workflow = documents.text(owner, "name", "metadata.ownerReferences")
+        workflow_uid = documents.text(owner, "uid", "metadata.ownerReferences")
+        if role not in _MAIN_ROLES:
+            node_id = documents.text(annotations, names.NODE_ID, "metadata.annotations")
+            node_name = documents.text(annotations, names.NODE_NAME, "metadata.annotations")
+            written = _written_template(spec)
+            is_set = _CONTAINER_SET in written
+            template = _template_name(written) or names.template_of_pod_name(name, workflow)
+    containers = _containers(spec, role, is_set=is_set)
+    init_containers = _init_containers(spec, role)
+    started_at, ended_at, phase = _times(status, containers)
+    return pods.Pod(
+        namespace=documents.text(metadata, "namespace", "metadata"),
+        name=name,
+        uid=documents.text(metadata, "uid", "metadata"),
+        role=role,
+        workflow=workflow,
+        workflow_uid=workflow_uid,
+        node_id=node_id,
+        task=node_name,
+        template=template,
+        attempt=names.attempt(node_name) if node_name else 0,
+        containers=containers,
+        init_containers=init_containers,
+        requests=_effective(spec, status, containers, init_containers),
+        constraints=constraints.read(spec),
+        priority=documents.whole(spec, "priority", "spec") or 0,
+        gates=tuple(
+            documents.text(gate, "name", "spec.schedulingGates")
+            for gate in documents.mappings(spec, "schedulingGates", "spec")
+        ),
+        node=documents.text(spec, "nodeName", "spec"),
+        phase=phase,
+        created_at=moments.read(metadata, "creationTimestamp", "metadata") or 0.0,
+        bound_at=_bound_at(status),
+        started_at=started_at,
+        ended_at=ended_at,
+        deleting=metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def _owner(metadata: documents.Document) -> documents.Document | None:
+    """Return the reference to the Workflow that controls the pod."""
+    for reference in documents.mappings(metadata, "ownerReferences", "metadata"):
+        if (
+            reference.get("controller") is True
+            and reference.get("kind") == names.KIND
+            and documents.text(reference, "apiVersion", "metadata.ownerReferences").startswith(
+                names.GROUP
+            )
+        ):
+            return reference
+    return None
+
+
+def _role(metadata: documents.Document, annotations: documents.Document) -> pods.PodRole:
+    labels = documents.mapping(metadata, "labels", "metadata")
+    component = labels.get(names.LABEL_COMPONENT)
+    if isinstance(component, str) and component in _COMPONENTS:
+        return _COMPONENTS[component]
+    if names.NODE_ID not in annotations:
+        return pods.PodRole.FOREIGN
+    if labels.get(names.LABEL_ON_EXIT) == "true":
+        return pods.PodRole.EXIT_HANDLER
+    return pods.PodRole.TASK
+
+
+def _written_template(spec: documents.Document) -> str:
+    """Return the template as Argo left it in the environment of its own containers, or nothing."""
+    for field in ("initContainers", "containers"):
+        for container in documents.mappings(spec, field, "spec"):
+            if container.get("name") not in names.EXECUTORS:
+                continue
+            for variable in documents.mappings(container, "env", f"spec.{field}"):
+                if variable.get("name") == names.ENV_TEMPLATE:
+                    return documents.text(variable, "value", f"spec.{field}.env")
+    return ""
+
+
+def _template_name(written: str) -> str:
+    if not written.startswith(_TEMPLATE_NAME):
+        return ""
+    return written[len(_TEMPLATE_NAME) : written.find('"', len(_TEMPLATE_NAME))]
+
+
+def _containers(
+    spec: documents.Document, role: pods.PodRole, *, is_set: bool
+) -> tuple[pods.Container, ...]:
+    listed = documents.mappings(spec, "containers", "spec")
+    argos = role is not pods.PodRole.FOREIGN
+    # The template may have gone to a ConfigMap: then only the lack of a `main` tells a set.
+    is_set = is_set or (argos and all(each.get("name") != names.MAIN for each in listed))
+    return tuple(
+        _container(
+            each,
+            f"spec.containers[{place}]",
+            _container_role(each, role, is_set=is_set) if argos else pods.ContainerRole.MAIN,
+        )
+        for place, each in enumerate(listed)
+    )
+
+
+def _container_role(
+    container: documents.Document, role: pods.PodRole, *, is_set: bool
+) -> pods.ContainerRole:
+    name = documents.text(container, "name", "spec.containers")
+    if name == names.WAIT:
+        return pods.ContainerRole.WAIT
+    if name == names.SUPERVISOR:
+        return pods.ContainerRole.SUPERVISOR
+    if name.startswith(names.PLUGIN_SIDECAR):
+        return pods.ContainerRole.ARTIFACT_PLUGIN
+    if role in _MAIN_ROLES:
+        return _MAIN_ROLES[role] if name == names.MAIN else pods.ContainerRole.SIDECAR
+    if is_set:
+        return pods.ContainerRole.MEMBER
+    return pods.ContainerRole.MAIN if name == names.MAIN else pods.ContainerRole.SIDECAR
+
+
+def _init_containers(spec: documents.Document, role: pods.PodRole) -> tuple[pods.Container, ...]:
+    listed = documents.mappings(spec, "initContainers", "spec")
+    argos = role is not pods.PodRole.FOREIGN
+    return tuple(
+        _container(each, f"spec.initContainers[{place}]", _init_role(each, argos=argos))
+        for place, each in enumerate(listed)
+    )
+
+
+def _init_role(container: documents.Document, *, argos: bool) -> pods.ContainerRole:
+    if container.get("restartPolicy") == "Always":
+        return pods.ContainerRole.SIDECAR
+    name = documents.text(container, "name", "spec.initContainers")
+    if argos and name == names.INIT:
+        return pods.ContainerRole.INIT
+    if argos and name.startswith(names.PLUGIN_INIT):
+        return pods.ContainerRole.ARTIFACT_PLUGIN
+    return pods.ContainerRole.USER_INIT
+
+
+def _container(
+    container: documents.Document, where: str, role: pods.ContainerRole
+) -> pods.Container:
+    asked, limits = requests.of_container(container, where)
+    return pods.Container(
+        name=documents.text(container, "name", where),
+        role=role,
+        image=documents.text(container, "image", where),
+        requests=asked,
+        limits=limits,
+        restartable=container.get("restartPolicy") == "Always",
+    )
+
+
+def _effective(
+    spec: documents.Document,
+    status: documents.Document,
+    containers: tuple[pods.Container, ...],
+    init_containers: tuple[pods.Container, ...],
+) -> amounts.Amounts:
+    pod_level = None
+    level_names: tuple[str, ...] = ()
+    resources = documents.mapping(spec, "resources", "spec")
+    if resources:
+        pod_level, _ = requests.of_container(spec, "spec")
+        level_names = tuple(
+            {
+                *documents.mapping(resources, "limits", "spec.resources"),
+                *documents.mapping(resources, "requests", "spec.resources"),
+            }
+        )
+    overhead = (
+        requests.amounts_at(spec, "overhead", "spec") if "overhead" in spec else amounts.NOTHING
+    )
+    return requests.of_pod(
+        _resized(containers, status, "containerStatuses"),
+        _resized(init_containers, status, "initContainerStatuses"),
+        overhead=overhead,
+        pod_level=pod_level,
+        pod_level_names=level_names,
+    )
+
+
+def _resized(
+    containers: tuple[pods.Container, ...], status: documents.Document, key: str
+) -> tuple[pods.Container, ...]:
+    """Return containers with the larger of what is asked for and what the kubelet gave them.
+
+    A resize in place that is not done yet counts with both sides (KEP-1287).
+    """
+    given = {
+        documents.text(state, "name", f"status.{key}"): requests.amounts_at(
+            state, "allocatedResources", f"status.{key}"
+        )
+        for state in documents.mappings(status, key, "status")
+        if "allocatedResources" in state
+    }
+    if not given:
+        return containers
+    return tuple(
+        pods.Container(
+            name=each.name,
+            role=each.role,
+            image=each.image,
+            requests=each.requests.most(given.get(each.name, amounts.NOTHING)),
+            limits=each.limits,
+            restartable=each.restartable,
+        )
+        for each in containers
+    )
+
+
+def _bound_at(status: documents.Document) -> float | None:
+    for condition in documents.mappings(status, "conditions", "status"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return moments.read(condition, "lastTransitionTime", "status.conditions")
+    return None
+
+
+def _times(
+    status: documents.Document, containers: tuple[pods.Container, ...]
+) -> tuple[float | None, float | None, pods.Phase]:
+    """Return when the work began, when the pod ended (unix seconds), and its phase.
+
+    Work is what containers other than Argo's and sidecars do; start-up lies before it.
+    """
+    phase = _PHASES.get(documents.text(status, "phase", "status"), pods.Phase.PENDING)
+    over = phase in (pods.Phase.SUCCEEDED, pods.Phase.FAILED)
+    working = {each.name for each in containers if each.role in _WORKERS}
+    begun: list[float] = []
+    ends: list[float] = []
+    for state in documents.mappings(status, "containerStatuses", "status"):
+        now = documents.mapping(state, "state", "status.containerStatuses")
+        for kind in ("running", "terminated"):
+            times = documents.mapping(now, kind, "status.containerStatuses.state")
+            if not times:
+                continue
+            at = moments.read(times, "startedAt", "status.containerStatuses.state")
+            if at is not None and state.get("name") in working:
+                begun.append(at)
+            until = moments.read(times, "finishedAt", "status.containerStatuses.state")
+            if until is not None:
+                ends.append(until)
+    if over and not ends:  # rejected or evicted before anything ran: its conditions tell when
+        ends = [
+            at
+            for condition in documents.mappings(status, "conditions", "status")
+            if (at := moments.read(condition, "lastTransitionTime", "status.conditions"))
+        ]
+    return min(begun, default=None), max(ends, default=None) if over else None, phase
