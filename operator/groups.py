@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 
 from tiphys.models.domain import clusters
 
-DEFAULT_KEYS = ("node.kubernetes.io/instance-type", "topology.kubernetes.io/rack")
 MOST_GROUPS = 32
 
 

@@ -15,6 +15,10 @@ from tiphys.models.domain import amounts, clusters, decisions, pods, workflows
 
 Object = Mapping[str, Any]
 OUR_PREFIX = "tiphys.dev/"
+TIGHT = 0.8
+"""Share of a quota from which on gated pods would keep better ones from existing."""
+POD_RESOURCES = frozenset({"cpu", "memory", "pods", "limits.cpu", "limits.memory"})
+"""Names in a ResourceQuota that a pod is charged for, beside `requests.…`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,16 @@ class Quota:
     used: tuple[tuple[str, int], ...]
     scoped: bool = False
     """Whether it counts some pods only (scopes or scopeSelector)."""
+
+    @property
+    def tight(self) -> bool:
+        """Say whether one of its resources is used by `TIGHT` or more."""
+        used = dict(self.used)
+        return any(
+            most > 0 and used.get(name, 0) >= TIGHT * most
+            for name, most in self.hard
+            if name in POD_RESOURCES or name.startswith("requests.")
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

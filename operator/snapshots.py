@@ -4,14 +4,28 @@ A picture of 5,000 nodes and 20,000 waiting pods costs milliseconds from nothing
 times a second. So rooms and waiting pods are kept and each change marks what has to be made again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+import bisect
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
 
-from tiphys.models.domain import amounts, clusters, outlooks, pods, snapshots, workflows
+from tiphys.models.domain import (
+    amounts,
+    clusters,
+    outlooks,
+    pods,
+    settings,
+    snapshots,
+    workflows,
+)
 from tiphys.operator import assumptions, caches, groups, objects
 
+Value = TypeVar("Value")
 STALE_OUTLOOK_S = 5.0
 """After that a running workflow's outlook is made again although nothing was heard of it."""
+REFRESHED = 100
+"""Most waiting pods, and most rooms, that one picture makes anew for their age alone."""
 
 
 class Estimates(Protocol):
@@ -69,23 +83,24 @@ class Snapshots:
         monotonic: Callable[[], float],
         estimates: Estimates | None = None,
         clocks: Clocks | None = None,
-        topology_keys: tuple[str, ...] = groups.DEFAULT_KEYS,
-        weights: Mapping[str, float] | None = None,
-        interval_s: float = 5.0,
+        choices: settings.PolicySettings | None = None,
     ) -> None:
         self._caches = cached
         self._assumed = assumed
         self._clock = clock
         self._monotonic = monotonic
         self.estimates: Estimates = estimates or NoEstimates()
-        self._clocks: Clocks = clocks or NoClocks()
-        self._topology_keys = topology_keys
-        self._weights = dict(weights or {})
-        self._interval_s = interval_s
-        self._rooms: dict[str, snapshots.Room] = {}
-        self._waiting: dict[str, snapshots.Waiting] = {}
-        self._outlooks: dict[str, tuple[float, outlooks.Outlook]] = {}
-        self._grouping = groups.of((), topology_keys)
+        self.clocks: Clocks = clocks or NoClocks()
+        self._choices = choices or settings.PolicySettings()
+        self._rooms: Line[snapshots.Room] = Line()
+        self._waiting: Line[snapshots.Waiting] = Line()
+        self._made_at: dict[str, float] = {}
+        """When each waiting pod was last made, the oldest first."""
+        self._outlooks: dict[str, _Outlook] = {}
+        self._used: dict[str, amounts.Amounts] = {}
+        self._grouping = groups.of((), self._choices.placement.topology_keys)
+        self._aged_nodes: dict[str, None] = {}
+        """Rooms whose estimated ends are of older estimates."""
         self._stale_nodes: set[str] = set()
         self._stale_pods: set[str] = set()
         self._regroup = True
@@ -93,18 +108,13 @@ class Snapshots:
         self._estimated = -1
         cached.subscribe(self._changed)
 
-    def configure(
-        self, *, topology_keys: tuple[str, ...], weights: Mapping[str, float], interval_s: float
-    ) -> None:
-        """Take new settings of the policy; the next picture is made from nothing."""
-        if (topology_keys, dict(weights), interval_s) != (
-            self._topology_keys,
-            self._weights,
-            self._interval_s,
-        ):
-            self._topology_keys, self._interval_s = topology_keys, interval_s
-            self._weights = dict(weights)
-            self._regroup, self._last = True, None
+    def configure(self, choices: settings.PolicySettings) -> None:
+        """Take new settings of the policy; new topology keys make all groups anew."""
+        if choices != self._choices:
+            keys = self._choices.placement.topology_keys
+            self._regroup = self._regroup or choices.placement.topology_keys != keys
+            self._choices, self._last = choices, None
+            self._made_at = dict.fromkeys(self._made_at, float("-inf"))
 
     def current(self) -> snapshots.Snapshot:
         """Return the picture of this moment; the same object while nothing changed."""
@@ -114,15 +124,20 @@ class Snapshots:
         if self._estimated != self.estimates.version:
             self._estimated = self.estimates.version
             self._outlooks.clear()
-            self._stale_pods.update(self._waiting)
-            self._stale_nodes.update(self._caches.nodes)
-        if self._last is not None and not (self._stale_nodes or self._stale_pods or self._regroup):
-            if now - self._last.at < self._interval_s / 10:
-                return self._last
-            self._stale_pods.update(self._waiting)
+            self._made_at = dict.fromkeys(self._made_at, float("-inf"))
+            self._aged_nodes = dict.fromkeys(self._caches.nodes)
+        self._refresh(now)
+        last = self._last
+        if (
+            last is not None
+            and last.version == self._caches.version
+            and not (self._stale_nodes or self._stale_pods or self._regroup)
+            and now - last.at < self._choices.schedule_interval_s / 10
+        ):
+            return last
         if self._regroup:
-            self._grouping = groups.of(self._caches.nodes.values(), self._topology_keys)
-            self._rooms.clear()
+            keys = self._choices.placement.topology_keys
+            self._grouping = groups.of(self._caches.nodes.values(), keys)
             self._stale_nodes.update(self._caches.nodes)
             self._regroup = False
         self._remake_rooms(now)
@@ -132,13 +147,14 @@ class Snapshots:
             version=self._caches.version,
             age_s=self._caches.age_s(self._monotonic()),
             groups=self._grouping.groups,
-            rooms=tuple(self._rooms[name] for name in sorted(self._rooms)),
-            waiting=tuple(
-                sorted(self._waiting.values(), key=lambda one: (one.waiting_since, one.pod.key))
-            ),
+            rooms=self._rooms.values(),
+            waiting=self._waiting.values(),
             tenants=self._tenants(),
             group_factors=self.estimates.factors(None),
-            interval_s=self._interval_s,
+            interval_s=self._choices.schedule_interval_s,
+            tight_namespaces=tuple(
+                sorted({q.namespace for q in self._caches.quotas.values() if q.tight})
+            ),
         )
         return self._last
 
@@ -153,14 +169,17 @@ class Snapshots:
                 workflow=f"{pod.namespace}/{pod.workflow}",
                 tenant=pod.namespace,
                 waiting_since=pod.created_at or now,
-                must_open_by=self._clocks.must_open_by(seen, None),
+                must_open_by=self.clocks.must_open_by(seen, None),
+                labels=tuple(sorted(_labels(pod, None).items())),
             )
         workflow = run.workflow
-        task = next((one for one in workflow.tasks if one.id == pod.node_id), None)
-        identity = task.identity if task is not None else None
         outlook = self._outlook(workflow, now)
+        task = outlook.tasks.get(pod.node_id)
+        identity = task.identity if task is not None else None
         duration = self.estimates.duration(identity, workflow.source)
-        path_s = dict(outlook.paths_s).get(pod.node_id, max(outlook.path_s, duration.centre_s))
+        path_s = outlook.paths_s.get(pod.node_id)
+        # Argo starts the node once; a pod that is created again has waited since then.
+        since = (task.started_at if task is not None else None) or now
         return snapshots.Waiting(
             pod=pod,
             workflow=workflow.key,
@@ -169,13 +188,10 @@ class Snapshots:
             duration=duration,
             group_factors=self.estimates.factors(identity),
             remaining_work=outlook.work,
-            remaining_path_s=path_s,
-            deadline_at=workflow.deadline_at,
-            # Argo starts the node once; a pod that is created again has waited since then.
-            waiting_since=min(
-                pod.created_at or now, (task.started_at if task is not None else None) or now
-            ),
-            must_open_by=self._clocks.must_open_by(seen, run),
+            remaining_path_s=max(outlook.path_s, duration.centre_s) if path_s is None else path_s,
+            deadline_at=self._deadline_at(workflow, outlook),
+            waiting_since=min(pod.created_at or now, since),
+            must_open_by=self.clocks.must_open_by(seen, run),
             tenant=pod.namespace,
             urgency_of=self._urgency(workflow),
             labels=tuple(sorted(_labels(pod, workflow).items())),
@@ -184,14 +200,7 @@ class Snapshots:
     def _changed(self, change: caches.Change) -> None:
         """Note what a change makes old."""
         if change.kind is caches.Kind.PODS:
-            for side in (change.before, change.after):
-                if isinstance(side, objects.Seen):
-                    self._stale_nodes.add(side.pod.node)
-                    if side.pod.gated:
-                        self._stale_pods.add(change.key)
-            after = change.after
-            if not isinstance(after, objects.Seen) or after.pod.node or not after.pod.active:
-                self._assumed.forget(change.key)
+            self._pod_changed(change.key, change.before, change.after)
         elif change.kind is caches.Kind.NODES:
             self._stale_nodes.add(change.key)
             before, after = change.before, change.after
@@ -211,65 +220,110 @@ class Snapshots:
                         if seen.pod.gated
                     )
 
+    def _pod_changed(self, key: str, before: object, after: object) -> None:
+        for seen, sign in ((before, -1), (after, 1)):
+            if not isinstance(seen, objects.Seen):
+                continue
+            pod = seen.pod
+            if pod.node:
+                self._stale_nodes.add(pod.node)
+            if pod.gated:
+                self._stale_pods.add(key)
+            if pod.workflow_uid and pod.node and pod.active:
+                used = self._used.get(pod.namespace, amounts.NOTHING)
+                self._used[pod.namespace] = used + pod.requests if sign > 0 else used - pod.requests
+        if not isinstance(after, objects.Seen) or after.pod.node or not after.pod.active:
+            self._assumed.forget(key)
+
+    def _refresh(self, now: float) -> None:
+        """Mark what is old by time or estimates alone, a few at a time: no call may take long."""
+        for name in list(itertools.islice(self._aged_nodes, REFRESHED)):
+            del self._aged_nodes[name]
+            self._stale_nodes.add(name)
+        for key in itertools.islice(self._made_at, REFRESHED):
+            if now - self._made_at[key] < STALE_OUTLOOK_S:
+                return
+            self._stale_pods.add(key)
+
     def _remake_rooms(self, now: float) -> None:
         for name in self._stale_nodes:
             node = self._caches.nodes.get(name)
             if node is None:
-                self._rooms.pop(name, None)
-                continue
-            ends: list[tuple[float, amounts.Amounts]] = []
-            free = node.allocatable
-            for seen in self._caches.pods.on_node(name):
-                if seen.pod.active:
-                    free = free - seen.pod.requests
-                    ends.append((self._ends_at(seen.pod, now), seen.pod.requests))
-            for assumed in self._assumed.on_node(name):
-                free = free - assumed.requests
-                if assumed.ends_at is not None:
-                    ends.append((assumed.ends_at, assumed.requests))
-            self._rooms[name] = snapshots.Room(
-                node=node,
-                group=self._grouping.of_node.get(name, clusters.OTHER),
-                free=free,
-                frees_at=tuple(sorted(ends, key=lambda end: end[0])),
-            )
+                self._rooms.drop(name)
+            else:
+                self._rooms.put(name, (name,), self._room(node, now))
         self._stale_nodes.clear()
+
+    def _room(self, node: clusters.Node, now: float) -> snapshots.Room:
+        free = node.allocatable
+        ends: list[tuple[float, str, amounts.Amounts]] = []
+        for seen in self._caches.pods.on_node(node.name):
+            if seen.pod.active:
+                free = free - seen.pod.requests
+                ends.append((self._ends_at(seen.pod, now), seen.pod.key, seen.pod.requests))
+        for assumed in self._assumed.on_node(node.name):
+            free = free - assumed.requests
+            ends.append((assumed.ends_at or float("inf"), assumed.pod, assumed.requests))
+        ends.sort(key=lambda end: end[:2])
+        return snapshots.Room(
+            node=node,
+            group=self._grouping.of_node.get(node.name, clusters.OTHER),
+            free=free,
+            frees_at=tuple((ends_at, requests) for ends_at, _, requests in ends),
+            holders=tuple(key for _, key, _ in ends),
+        )
 
     def _remake_waiting(self, now: float) -> None:
         for key in self._stale_pods:
+            self._made_at.pop(key, None)
             seen = self._caches.pods.get(key)
             if seen is None or not (seen.pod.gated and seen.pod.active) or seen.pod.deleting:
-                self._waiting.pop(key, None)
+                self._waiting.drop(key)
             else:
-                self._waiting[key] = self.waiting(seen)
+                waiting = self.waiting(seen)
+                self._waiting.put(key, (waiting.waiting_since, key), waiting)
+                self._made_at[key] = now
         self._stale_pods.clear()
 
-    def _outlook(self, workflow: workflows.Workflow, now: float) -> outlooks.Outlook:
-        made_at, outlook = self._outlooks.get(workflow.uid, (float("-inf"), outlooks.Outlook()))
-        if now - made_at > STALE_OUTLOOK_S:
+    def _outlook(self, workflow: workflows.Workflow, now: float) -> "_Outlook":
+        known = self._outlooks.get(workflow.uid)
+        if known is None or now - known.made_at > STALE_OUTLOOK_S:
             outlook = outlooks.of(
                 workflow,
                 lambda task: self.estimates.duration(task.identity, workflow.source).centre_s,
                 at=now,
             )
-            self._outlooks[workflow.uid] = (now, outlook)
-        return outlook
+            known = self._outlooks[workflow.uid] = _Outlook(
+                made_at=now,
+                work=outlook.work,
+                path_s=outlook.path_s,
+                first_path_s=known.first_path_s if known is not None else outlook.path_s,
+                paths_s=dict(outlook.paths_s),
+                tasks={task.id: task for task in workflow.tasks},
+            )
+        return known
+
+    def _deadline_at(self, workflow: workflows.Workflow, outlook: "_Outlook") -> float | None:
+        """Return the workflow's own deadline, else the policy's multiple of its longest path."""
+        factor = self._choices.slo.default_factor
+        if workflow.deadline_at is not None or factor is None:
+            return workflow.deadline_at
+        return workflow.created_at + factor * outlook.first_path_s
 
     def _ends_at(self, pod: pods.Pod, now: float) -> float:
         """Return when a bound pod is expected to end; one without a workflow stays for good."""
         run = self._caches.workflows.of_uid(pod.workflow_uid) if pod.workflow_uid else None
         if run is None:
             return float("inf")
-        task = next((one for one in run.workflow.tasks if one.id == pod.node_id), None)
+        task = self._outlook(run.workflow, now).tasks.get(pod.node_id)
         if task is not None and task.daemon:
             return float("inf")
         identity = task.identity if task is not None else None
-        began = pod.started_at or pod.bound_at or now
         group = self._grouping.of_node.get(pod.node, clusters.OTHER)
         factor = dict(self.estimates.factors(None)).get(group, 1.0)
         factor = dict(self.estimates.factors(identity)).get(group, factor)
         expected_s = self.estimates.duration(identity, run.workflow.source).centre_s * factor
-        return began + expected_s
+        return (pod.started_at or pod.bound_at or now) + expected_s
 
     def _urgency(self, workflow: workflows.Workflow) -> tuple[str, ...]:
         """Return the workflows that wait for a lock which this one holds."""
@@ -277,24 +331,68 @@ class Snapshots:
             return ()
         held = set(workflow.locks)
         return tuple(
-            run.workflow.key
-            for run in self._caches.workflows.values()
-            if held.intersection(run.workflow.waits_for)
+            sorted(
+                run.workflow.key
+                for run in self._caches.workflows.values()
+                if held.intersection(run.workflow.waits_for)
+            )
         )
 
     def _tenants(self) -> tuple[tuple[str, float, float], ...]:
-        """Return weight and dominant share of each namespace with pods of workflows."""
-        total = _sum(room.node.allocatable for room in self._rooms.values())
-        used: dict[str, amounts.Amounts] = {}
-        for seen in self._caches.pods.values():
-            pod = seen.pod
-            if pod.workflow_uid:
-                taken = pod.requests if pod.node and pod.active else amounts.NOTHING
-                used[pod.namespace] = used.get(pod.namespace, amounts.NOTHING) + taken
+        """Return weight and dominant share of each namespace that runs or ran workflows."""
+        total = amounts.NOTHING
+        for node in self._caches.nodes.values():
+            total = total + node.allocatable
         return tuple(
-            (name, self._weights.get(name, 1.0), _dominant(taken, total))
-            for name, taken in sorted(used.items())
+            (name, self._choices.weight(name), _dominant(used, total))
+            for name, used in sorted(self._used.items())
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Outlook:
+    """An outlook with what it is looked up by."""
+
+    made_at: float
+    work: float
+    path_s: float
+    first_path_s: float
+    """The longest path when this process first saw the workflow, seconds."""
+    paths_s: Mapping[str, float]
+    tasks: Mapping[str, workflows.Task]
+
+
+class Line(Generic[Value]):
+    """Values by key in a kept order, so that a tuple of thousands costs one copy."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[float | str, ...]] = {}
+        self._order: list[tuple[float | str, ...]] = []
+        self._line: list[Value] = []
+
+    def put(self, key: str, place: tuple[float | str, ...], value: Value) -> None:
+        """Keep `value`; `place` is unique and of one shape."""
+        known = self._places.get(key)
+        if known == place:
+            self._line[bisect.bisect_left(self._order, place)] = value
+            return
+        if known is not None:
+            self.drop(key)
+        at = bisect.bisect_left(self._order, place)
+        self._order.insert(at, place)
+        self._line.insert(at, value)
+        self._places[key] = place
+
+    def drop(self, key: str) -> None:
+        """Forget a key, known or not."""
+        known = self._places.pop(key, None)
+        if known is not None:
+            at = bisect.bisect_left(self._order, known)
+            del self._order[at], self._line[at]
+
+    def values(self) -> tuple[Value, ...]:
+        """Return all values in their order."""
+        return tuple(self._line)
 
 
 def _dominant(taken: amounts.Amounts, total: amounts.Amounts) -> float:
@@ -305,21 +403,15 @@ def _dominant(taken: amounts.Amounts, total: amounts.Amounts) -> float:
     )
 
 
-def _sum(all_of: Iterable[amounts.Amounts]) -> amounts.Amounts:
-    """Return the sum."""
-    total = amounts.NOTHING
-    for one in all_of:
-        total = total + one
-    return total
-
-
-def _labels(pod: pods.Pod, workflow: workflows.Workflow) -> dict[str, str]:
+def _labels(pod: pods.Pod, workflow: workflows.Workflow | None) -> dict[str, str]:
     """Return what the rule table may select on."""
-    return {
+    main = next((c for c in pod.containers if c.role is pods.ContainerRole.MAIN), None)
+    found = {
         "role": pod.role.value,
         "template": pod.template,
         "workflow": pod.workflow,
-        "source": workflow.source,
-        "image": next((c.image for c in pod.containers if c.role is pods.ContainerRole.MAIN), ""),
+        "source": workflow.source if workflow is not None else "",
+        "image": main.image if main is not None else "",
         "namespace": pod.namespace,
     }
+    return {name: value for name, value in found.items() if value}
