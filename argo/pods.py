@@ -50,7 +50,7 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
         if role not in _MAIN_ROLES:
             node_id = documents.text(annotations, names.NODE_ID, "metadata.annotations")
             node_name = documents.text(annotations, names.NODE_NAME, "metadata.annotations")
-            written = _written_template(spec)
+            written = written_template(spec)
             is_set = _CONTAINER_SET in written
             template = _template_name(written) or names.template_of_pod_name(name, workflow)
     containers = _containers(spec, role, is_set=is_set)
@@ -112,8 +112,8 @@ def _role(metadata: documents.Document, annotations: documents.Document) -> pods
     return pods.PodRole.TASK
 
 
-def _written_template(spec: documents.Document) -> str:
-    """Return the template as Argo left it in the environment of its own containers, or nothing."""
+def written_template(spec: documents.Document) -> str:
+    """Return the template as Argo wrote it into the environment of its own containers, if any."""
     for field in ("initContainers", "containers"):
         for container in documents.mappings(spec, field, "spec"):
             if container.get("name") not in names.EXECUTORS:
