@@ -169,7 +169,7 @@ def decode_decision(found: Mapping[str, object]) -> decisions.Decision:
 def _sizing(row: Mapping[str, object]) -> decisions.Sizing:
     where = "sizing"
     return decisions.Sizing(
-        container=_needed(row, "container", where=where),
+        container=fields.text(row, "container", where=where),
         cpu_m=fields.whole(row, "cpuM", where=where),
         memory_bytes=fields.whole(row, "memoryBytes", where=where),
         original_cpu_m=fields.whole(row, "originalCpuM", where=where),
