@@ -204,55 +204,13 @@ def _effective(
     containers: tuple[pods.Container, ...],
     init_containers: tuple[pods.Container, ...],
 ) -> amounts.Amounts:
-    pod_level = None
-    level_names: tuple[str, ...] = ()
     resources = documents.mapping(spec, "resources", "spec")
-    if resources:
-        pod_level, _ = requests.of_container(spec, "spec")
-        level_names = tuple(
-            {
-                *documents.mapping(resources, "limits", "spec.resources"),
-                *documents.mapping(resources, "requests", "spec.resources"),
-            }
-        )
-    overhead = (
-        requests.amounts_at(spec, "overhead", "spec") if "overhead" in spec else amounts.NOTHING
-    )
     return requests.of_pod(
-        _resized(containers, status, "containerStatuses"),
-        _resized(init_containers, status, "initContainerStatuses"),
-        overhead=overhead,
-        pod_level=pod_level,
-        pod_level_names=level_names,
-    )
-
-
-def _resized(
-    containers: tuple[pods.Container, ...], status: documents.Document, key: str
-) -> tuple[pods.Container, ...]:
-    """Return containers with the larger of what is asked for and what the kubelet gave them.
-
-    A resize in place that is not done yet counts with both sides (KEP-1287).
-    """
-    given = {
-        documents.text(state, "name", f"status.{key}"): requests.amounts_at(
-            state, "allocatedResources", f"status.{key}"
-        )
-        for state in documents.mappings(status, key, "status")
-        if "allocatedResources" in state
-    }
-    if not given:
-        return containers
-    return tuple(
-        pods.Container(
-            name=each.name,
-            role=each.role,
-            image=each.image,
-            requests=each.requests.most(given.get(each.name, amounts.NOTHING)),
-            limits=each.limits,
-            restartable=each.restartable,
-        )
-        for each in containers
+        requests.given(containers, status, "containerStatuses"),
+        requests.given(init_containers, status, "initContainerStatuses"),
+        overhead=requests.amounts_at(spec, "overhead", "spec"),
+        pod_level=requests.amounts_at(resources, "requests", "spec.resources"),
+        pod_level_names=documents.mapping(resources, "requests", "spec.resources"),
     )
 
 

@@ -3,12 +3,14 @@
 Source: k8s.io/component-helpers/resource/helpers.go (`PodRequests`, `AggregateContainerRequests`).
 """
 
+import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tiphys.argo import documents
 from tiphys.models.domain import amounts, errors, pods, quantities
 
+HUGE_PAGES = "hugepages-"
 ONE_POD = amounts.Amounts(others=((amounts.PODS, 1),))
 MEMORISED_LISTS = 4096
 """Distinct resource lists whose amounts are kept; a cluster has few."""
@@ -52,19 +54,52 @@ def of_container(
     return amounts_at({"requests": both}, "requests", place), limits
 
 
+def given(
+    containers: tuple[pods.Container, ...], status: documents.Document, key: str
+) -> tuple[pods.Container, ...]:
+    """Return containers with what they count for while they are resized in place (KEP-1287).
+
+    That is the most of what is asked for, allocated and in force; if the kubelet can never do it,
+    what is asked for does not count.  `key` is the field of `status` that tells.
+    """
+    found: dict[str, amounts.Amounts] = {}
+    for state in documents.mappings(status, key, "status"):
+        in_force = documents.mapping(state, "resources", f"status.{key}")
+        if state.get("resources") is not None:
+            found[documents.text(state, "name", f"status.{key}")] = amounts_at(
+                in_force, "requests", f"status.{key}.resources"
+            ).most(amounts_at(state, "allocatedResources", f"status.{key}"))
+    if not found:
+        return containers
+    infeasible = any(
+        condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+        for condition in documents.mappings(status, "conditions", "status")
+    )
+    init = key == "initContainerStatuses"
+    return tuple(
+        dataclasses.replace(
+            each,
+            requests=found[each.name] if infeasible else each.requests.most(found[each.name]),
+        )
+        if each.name in found and (each.restartable or not init)
+        else each
+        for each in containers
+    )
+
+
 def of_pod(
     containers: Iterable[pods.Container],
     init_containers: Iterable[pods.Container],
     *,
     overhead: amounts.Amounts = amounts.NOTHING,
-    pod_level: amounts.Amounts | None = None,
+    pod_level: amounts.Amounts = amounts.NOTHING,
     pod_level_names: Iterable[str] = (),
 ) -> amounts.Amounts:
     """Return what the scheduler counts for a pod, the pod itself included.
 
     Containers run together, with the native sidecars; init containers run one after another, each
-    with the sidecars before it.  `pod_level` replaces what the containers come to in the resources
-    of `pod_level_names`.
+    with the sidecars before it.  `pod_level` replaces what the containers come to in those of
+    `pod_level_names` that may be asked for at pod level.
     """
     together = amounts.NOTHING
     for container in containers:
@@ -77,17 +112,21 @@ def of_pod(
         else:
             highest = highest.most(sidecars + container.requests)
     total = (together + sidecars).most(highest)
-    if pod_level is not None:
-        total = _replaced(total, pod_level, frozenset(pod_level_names))
+    names = [
+        name
+        for name in pod_level_names
+        if name in (amounts.CPU, amounts.MEMORY) or name.startswith(HUGE_PAGES)
+    ]
+    if names:
+        total = _replaced(total, pod_level, names)
     return total + overhead + ONE_POD
 
 
 def _replaced(
-    total: amounts.Amounts, pod_level: amounts.Amounts, names: frozenset[str]
+    total: amounts.Amounts, pod_level: amounts.Amounts, names: Collection[str]
 ) -> amounts.Amounts:
-    others = {**dict(total.others), **{n: pod_level.other(n) for n in names}}
-    others.pop(amounts.CPU, None)
-    others.pop(amounts.MEMORY, None)
+    others = dict(total.others)
+    others.update((name, pod_level.other(name)) for name in names if name.startswith(HUGE_PAGES))
     return amounts.Amounts(
         pod_level.cpu_m if amounts.CPU in names else total.cpu_m,
         pod_level.memory_bytes if amounts.MEMORY in names else total.memory_bytes,

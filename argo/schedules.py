@@ -107,10 +107,9 @@ def following(schedule: Schedule, after: float, *, last: float | None = None) ->
     for _ in range(366 * FURTHEST_YEARS):
         if _on(schedule, day):
             for hour in sorted(schedule.hours):
-                for minute in sorted(schedule.minutes):
-                    at = _moment(schedule, day, hour, minute)
-                    if at is not None and at > after:
-                        return at
+                at = _in_hour(schedule, day, hour, after)
+                if at is not None:
+                    return at
         day += datetime.timedelta(days=1)
     return None
 
@@ -185,9 +184,16 @@ def _on(schedule: Schedule, day: datetime.date) -> bool:
     return (by_date and by_weekday) if schedule.any_day else (by_date or by_weekday)
 
 
-def _moment(schedule: Schedule, day: datetime.date, hour: int, minute: int) -> float | None:
-    """Return unix seconds; None for an hour that summer time leaves out."""
-    there = datetime.datetime.combine(day, datetime.time(hour, minute), schedule.zone)
-    at = there.timestamp()
-    back = datetime.datetime.fromtimestamp(at, schedule.zone)
-    return at if (back.hour, back.minute) == (hour, minute) else None
+def _in_hour(schedule: Schedule, day: datetime.date, hour: int, after: float) -> float | None:
+    """Return the first run of an hour after `after`; with winter time an hour may come twice."""
+    for fold in (0, 1):
+        for minute in sorted(schedule.minutes):
+            there = datetime.datetime.combine(
+                day, datetime.time(hour, minute, fold=fold), schedule.zone
+            )
+            at = there.timestamp()
+            back = datetime.datetime.fromtimestamp(at, schedule.zone)
+            # With summer time an hour is left out, and then does not come back as it was.
+            if at > after and (back.hour, back.minute) == (hour, minute):
+                return at
+    return None
