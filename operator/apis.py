@@ -123,6 +123,7 @@ class Api:
         *,
         body: object | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         params: Mapping[str, str] | None = None,
         attempts: int | None = None,
         timeout_s: float | None = None,
@@ -134,12 +135,13 @@ class Api:
         `timeout_s` is for one try.
         """
         data = None if body is None else orjson.dumps(body)
+        headers = {"Content-Type": content_type, "Accept": accept}
         tries = attempts or self._attempts
         for attempt in range(tries):
             pause_s = min(3.0, 0.1 * 2**attempt) * random.uniform(0.7, 1.3)
             try:
                 status, answer, after_s = await self._once(
-                    method, path, data, content_type, params, timeout_s or self._timeout_s
+                    method, path, data, headers, params, timeout_s or self._timeout_s
                 )
             except BROKEN as error:
                 refusal: Exception = UnreachableError(
@@ -166,12 +168,12 @@ class Api:
         return await self.call("GET", path, params=params, attempts=attempts, timeout_s=timeout_s)
 
     async def pages(
-        self, path: str, *, params: Mapping[str, str] | None = None
+        self, path: str, *, params: Mapping[str, str] | None = None, accept: str = JSON
     ) -> AsyncIterator[Object]:
         """Yield a collection page by page, as lists; raises `GoneError` when it took too long."""
         query = {**(params or {}), "limit": str(PAGE)}
         while True:
-            page = await self.get(path, params=query)
+            page = await self.call("GET", path, params=query, accept=accept)
             yield page
             if not (token := page["metadata"].get("continue")):
                 return
@@ -250,15 +252,19 @@ class Api:
         method: str,
         path: str,
         data: bytes | None,
-        content_type: str,
+        headers: Mapping[str, str],
         params: Mapping[str, str] | None,
         timeout_s: float,
     ) -> tuple[int, bytes, float]:
         """Return status, body and the pause that the server asks for, in seconds (0 = none)."""
-        headers = {"Content-Type": content_type, **self._bearer()}
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with self._opened().request(
-            method, path, data=data, params=params, headers=headers, timeout=timeout
+            method,
+            path,
+            data=data,
+            params=params,
+            headers={**headers, **self._bearer()},
+            timeout=timeout,
         ) as response:
             after_s = 0.0
             with contextlib.suppress(KeyError, ValueError):
@@ -280,7 +286,8 @@ def _decoded(answer: bytes) -> Object:
 
 def _refusal(answer: bytes, status: int, call: str, content_type: str) -> AnswerError:
     """Return the error for a refused call."""
-    reason, message, details = "", answer[:500].decode(errors="replace"), {}
+    reason, message = "", answer[:500].decode(errors="replace")
+    details: Object = {}
     with contextlib.suppress(orjson.JSONDecodeError, AttributeError):
         decoded = orjson.loads(answer)
         reason, message = str(decoded.get("reason", "")), str(decoded.get("message", ""))

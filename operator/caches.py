@@ -29,7 +29,6 @@ class Kind(enum.StrEnum):
     TEMPLATES = "templates"
     CLUSTER_TEMPLATES = "cluster_templates"
     CRON_WORKFLOWS = "cron_workflows"
-    TASK_SETS = "task_sets"
     POLICIES = "policies"
     POLICY_VERSIONS = "policy_versions"
 
@@ -197,7 +196,7 @@ class Caches:
         self.workflows = Workflows(self)
         self.templates: Cache[objects.Template] = Cache(Kind.TEMPLATES, self)
         self.cluster_templates: Cache[objects.Template] = Cache(Kind.CLUSTER_TEMPLATES, self)
-        self.cron_workflows: Cache[objects.Layer] = Cache(Kind.CRON_WORKFLOWS, self)
+        self.cron_workflows: Cache[objects.Cron] = Cache(Kind.CRON_WORKFLOWS, self)
         self.policies: Cache[objects.Policy] = Cache(Kind.POLICIES, self)
         self.policy_versions: Cache[objects.Version] = Cache(Kind.POLICY_VERSIONS, self)
         self.version = 0

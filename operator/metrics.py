@@ -4,6 +4,7 @@ import prometheus_client as prometheus
 
 from tiphys.operator import caches
 
+CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5)
 PREFIX = "tiphys_operator"
 

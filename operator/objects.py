@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tiphys.argo import clocks
 from tiphys.argo import pods as argo_pods
 from tiphys.argo import workflows as argo_workflows
 from tiphys.models.domain import amounts, clusters, decisions, pods, workflows
@@ -43,6 +44,10 @@ class Seen:
     """Whether any of its containers ever started."""
     ends: tuple["End", ...] = ()
     """How its containers ended."""
+    reason: str = ""
+    """The pod's own `status.reason`, such as `Evicted`."""
+    clocks: tuple[clocks.Clock, ...] = ()
+    """Argo's limits that stand in the pod; read only while it waits behind our gate."""
 
     def annotation(self, name: str) -> str:
         """Return one annotation of ours, or an empty text."""
@@ -83,6 +88,15 @@ class Template:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """A CronWorkflow: its opt-in, and when it runs."""
+
+    layer: Layer
+    written: Object
+    """Its spec without the workflow."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A Workflow, and whom it takes its opt-in from."""
 
@@ -93,7 +107,6 @@ class Run:
     cluster_template: str = ""
     cron_workflow: str = ""
     """Key of the CronWorkflow that started it, or empty."""
-    schedule_closes_at: float | None = None
     version: str = ""
 
 
@@ -175,7 +188,7 @@ def key(obj: Object) -> str:
 def pod(obj: Object) -> Seen:
     """Read a pod."""
     meta, status = obj["metadata"], obj.get("status") or {}
-    scheduled = next(
+    scheduled: Object = next(
         (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled"), {}
     )
     bound = scheduled.get("status") != "False"
@@ -183,9 +196,10 @@ def pod(obj: Object) -> Seen:
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
     ]
+    found = argo_pods.read(obj)
     affinity = (obj["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     return Seen(
-        pod=argo_pods.read(obj),
+        pod=found,
         version=meta.get("resourceVersion", ""),
         annotations=ours(meta.get("annotations")),
         labels=ours(meta.get("labels")),
@@ -200,6 +214,8 @@ def pod(obj: Object) -> Seen:
             for kind in ("running", "terminated")
         ),
         ends=tuple(_ends(states)),
+        reason=status.get("reason", ""),
+        clocks=clocks.of_pod(obj, at=found.created_at) if found.gated else (),
     )
 
 
@@ -251,6 +267,12 @@ def template(obj: Object) -> Template:
         written={**written, "metadata": meta},
         version=meta.get("resourceVersion", ""),
     )
+
+
+def cron(obj: Object) -> Cron:
+    """Read a CronWorkflow."""
+    spec = {name: each for name, each in (obj.get("spec") or {}).items() if name != "workflowSpec"}
+    return Cron(layer=layer(obj), written={"metadata": {}, "spec": spec})
 
 
 def run(obj: Object, templates: Mapping[str, Mapping[str, object]]) -> Run:

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
+from tiphys.argo import clocks, identities
 from tiphys.models.domain import (
     amounts,
     clusters,
@@ -19,9 +20,15 @@ from tiphys.models.domain import (
     snapshots,
     workflows,
 )
-from tiphys.operator import assumptions, caches, groups, objects
+from tiphys.models.estimators import books
+from tiphys.models.planner import groups
+from tiphys.operator import assumptions, caches, objects, optins
 
 Value = TypeVar("Value")
+MOST_SIBLINGS = 200
+START_S = 10.0
+"""Assumed from a release to a start where a clock of Argo's runs: being late fails the task."""
+NODE_CLOCKS = frozenset({"timeout", "pendingTimeout"})
 STALE_OUTLOOK_S = 5.0
 """After that a running workflow's outlook is made again although nothing was heard of it."""
 REFRESHED = 100
@@ -29,46 +36,23 @@ REFRESHED = 100
 
 
 class Estimates(Protocol):
-    """What history says; `histories` and followers' copies are."""
+    """What history says; `estimates` has it on every replica."""
 
     @property
     def version(self) -> int:
         """Rises when estimates change."""
 
-    def duration(self, identity: workflows.Identity | None, source: str) -> snapshots.Estimate:
-        """Return the run time of a task at speed 1; `source` is its workflow's."""
-
-    def factors(self, identity: workflows.Identity | None) -> tuple[tuple[str, float], ...]:
-        """Return the learned ratios of one template by group; for None over all."""
+    @property
+    def book(self) -> books.Book:
+        """All that is known; an empty one answers with defaults."""
 
 
+@dataclasses.dataclass(slots=True)
 class NoEstimates:
     """Nothing is known: every task takes the default."""
 
-    version = 0
-
-    def duration(self, identity: workflows.Identity | None, source: str) -> snapshots.Estimate:
-        """Return the default."""
-        return snapshots.Estimate(centre_s=60.0)
-
-    def factors(self, identity: workflows.Identity | None) -> tuple[tuple[str, float], ...]:
-        """Return none."""
-        return ()
-
-
-class Clocks(Protocol):
-    """The latest moment at which a gate may open; `conditions`/`releases` know Argo's clocks."""
-
-    def must_open_by(self, seen: objects.Seen, run: objects.Run | None) -> float | None:
-        """Return unix seconds, or None when no clock runs."""
-
-
-class NoClocks:
-    """No clock runs."""
-
-    def must_open_by(self, seen: objects.Seen, run: objects.Run | None) -> float | None:
-        """Return None."""
-        return None
+    version: int = 0
+    book: books.Book = dataclasses.field(default_factory=books.Book)
 
 
 class Snapshots:
@@ -82,7 +66,6 @@ class Snapshots:
         clock: Callable[[], float],
         monotonic: Callable[[], float],
         estimates: Estimates | None = None,
-        clocks: Clocks | None = None,
         choices: settings.PolicySettings | None = None,
     ) -> None:
         self._caches = cached
@@ -90,7 +73,8 @@ class Snapshots:
         self._clock = clock
         self._monotonic = monotonic
         self.estimates: Estimates = estimates or NoEstimates()
-        self.clocks: Clocks = clocks or NoClocks()
+        self.held_s: Callable[[str], float] = lambda key: 0.0
+        """For how long a pod was held although it would have fitted; the dispatcher counts it."""
         self._choices = choices or settings.PolicySettings()
         self._rooms: Line[snapshots.Room] = Line()
         self._waiting: Line[snapshots.Waiting] = Line()
@@ -98,7 +82,7 @@ class Snapshots:
         """When each waiting pod was last made, the oldest first."""
         self._outlooks: dict[str, _Outlook] = {}
         self._used: dict[str, amounts.Amounts] = {}
-        self._grouping = groups.of((), self._choices.placement.topology_keys)
+        self.groups, self.group_of = groups.of((), self._choices.placement.topology_keys)
         self._aged_nodes: dict[str, None] = {}
         """Rooms whose estimated ends are of older estimates."""
         self._stale_nodes: set[str] = set()
@@ -137,7 +121,7 @@ class Snapshots:
             return last
         if self._regroup:
             keys = self._choices.placement.topology_keys
-            self._grouping = groups.of(self._caches.nodes.values(), keys)
+            self.groups, self.group_of = groups.of(tuple(self._caches.nodes.values()), keys)
             self._stale_nodes.update(self._caches.nodes)
             self._regroup = False
         self._remake_rooms(now)
@@ -146,11 +130,11 @@ class Snapshots:
             at=now,
             version=self._caches.version,
             age_s=self._caches.age_s(self._monotonic()),
-            groups=self._grouping.groups,
+            groups=self.groups,
             rooms=self._rooms.values(),
             waiting=self._waiting.values(),
             tenants=self._tenants(),
-            group_factors=self.estimates.factors(None),
+            group_factors=self.estimates.book.group_factors,
             interval_s=self._choices.schedule_interval_s,
             tight_namespaces=tuple(
                 sorted({q.namespace for q in self._caches.quotas.values() if q.tight})
@@ -169,14 +153,19 @@ class Snapshots:
                 workflow=f"{pod.namespace}/{pod.workflow}",
                 tenant=pod.namespace,
                 waiting_since=pod.created_at or now,
-                must_open_by=self.clocks.must_open_by(seen, None),
+                must_open_by=clocks.open_by(seen.clocks, start_s=START_S),
                 labels=tuple(sorted(_labels(pod, None).items())),
             )
         workflow = run.workflow
         outlook = self._outlook(workflow, now)
         task = outlook.tasks.get(pod.node_id)
-        identity = task.identity if task is not None else None
-        duration = self.estimates.duration(identity, workflow.source)
+        identity = identities.of(pod, workflow) if task is None else task.identity
+        duration = self.estimates.book.estimate(
+            identity,
+            attempt=pod.attempt,
+            input_bytes=task.input_bytes if task is not None else None,
+        )
+        urgency_of = self._urgency(workflow)
         path_s = outlook.paths_s.get(pod.node_id)
         # Argo starts the node once; a pod that is created again has waited since then.
         since = (task.started_at if task is not None else None) or now
@@ -186,14 +175,17 @@ class Snapshots:
             workflow_priority=workflow.priority,
             workflow_created_at=workflow.created_at,
             duration=duration,
-            group_factors=self.estimates.factors(identity),
+            group_factors=self.estimates.book.factors(identity),
             remaining_work=outlook.work,
             remaining_path_s=max(outlook.path_s, duration.centre_s) if path_s is None else path_s,
-            deadline_at=self._deadline_at(workflow, outlook),
+            deadline_at=self._deadline_at(run, outlook),
             waiting_since=min(pod.created_at or now, since),
-            must_open_by=self.clocks.must_open_by(seen, run),
+            must_open_by=self._must_open_by(seen, run, since=since, run_s=duration.centre_s),
             tenant=pod.namespace,
-            urgency_of=self._urgency(workflow),
+            urgency_of=tuple(waiter.key for waiter in urgency_of),
+            urgency_priority=max((waiter.priority for waiter in urgency_of), default=0),
+            held_s=self.held_s(pod.key),
+            near=self._near(pod),
             labels=tuple(sorted(_labels(pod, workflow).items())),
         )
 
@@ -267,7 +259,7 @@ class Snapshots:
         ends.sort(key=lambda end: end[:2])
         return snapshots.Room(
             node=node,
-            group=self._grouping.of_node.get(node.name, clusters.OTHER),
+            group=self.group_of.get(node.name, clusters.OTHER),
             free=free,
             frees_at=tuple((ends_at, requests) for ends_at, _, requests in ends),
             holders=tuple(key for _, key, _ in ends),
@@ -288,10 +280,12 @@ class Snapshots:
     def _outlook(self, workflow: workflows.Workflow, now: float) -> "_Outlook":
         known = self._outlooks.get(workflow.uid)
         if known is None or now - known.made_at > STALE_OUTLOOK_S:
+            book = self.estimates.book
             outlook = outlooks.of(
                 workflow,
-                lambda task: self.estimates.duration(task.identity, workflow.source).centre_s,
+                lambda task: book.estimate(task.identity, input_bytes=task.input_bytes).centre_s,
                 at=now,
+                widths=lambda task: book.width(task.identity),
             )
             known = self._outlooks[workflow.uid] = _Outlook(
                 made_at=now,
@@ -303,12 +297,13 @@ class Snapshots:
             )
         return known
 
-    def _deadline_at(self, workflow: workflows.Workflow, outlook: "_Outlook") -> float | None:
-        """Return the workflow's own deadline, else the policy's multiple of its longest path."""
+    def _deadline_at(self, run: objects.Run, outlook: "_Outlook") -> float | None:
+        """Return when the workflow is due: annotated nearby, else the policy's factor."""
+        wanted_s = optins.of(self._caches, run.workflow.namespace, run).deadline_s
+        if wanted_s is not None:
+            return run.workflow.created_at + wanted_s
         factor = self._choices.slo.default_factor
-        if workflow.deadline_at is not None or factor is None:
-            return workflow.deadline_at
-        return workflow.created_at + factor * outlook.first_path_s
+        return None if factor is None else run.workflow.created_at + factor * outlook.first_path_s
 
     def _ends_at(self, pod: pods.Pod, now: float) -> float:
         """Return when a bound pod is expected to end; one without a workflow stays for good."""
@@ -319,24 +314,46 @@ class Snapshots:
         if task is not None and task.daemon:
             return float("inf")
         identity = task.identity if task is not None else None
-        group = self._grouping.of_node.get(pod.node, clusters.OTHER)
-        factor = dict(self.estimates.factors(None)).get(group, 1.0)
-        factor = dict(self.estimates.factors(identity)).get(group, factor)
-        expected_s = self.estimates.duration(identity, run.workflow.source).centre_s * factor
+        group = self.group_of.get(pod.node, clusters.OTHER)
+        factor = dict(self.estimates.book.group_factors).get(group, 1.0)
+        factor = dict(self.estimates.book.factors(identity)).get(group, factor)
+        expected_s = self.estimates.book.estimate(identity, attempt=pod.attempt).centre_s * factor
         return (pod.started_at or pod.bound_at or now) + expected_s
 
-    def _urgency(self, workflow: workflows.Workflow) -> tuple[str, ...]:
-        """Return the workflows that wait for a lock which this one holds."""
+    def _urgency(self, workflow: workflows.Workflow) -> list[workflows.Workflow]:
+        """Return the workflows, sorted by key, that wait for a lock which this one holds."""
         if not workflow.locks:
-            return ()
+            return []
         held = set(workflow.locks)
-        return tuple(
-            sorted(
-                run.workflow.key
-                for run in self._caches.workflows.values()
-                if held.intersection(run.workflow.waits_for)
-            )
-        )
+        waiters = [
+            run.workflow
+            for run in self._caches.workflows.values()
+            if held.intersection(run.workflow.waits_for)
+        ]
+        return sorted(waiters, key=lambda waiter: waiter.key)
+
+    def _must_open_by(
+        self, seen: objects.Seen, run: objects.Run, *, since: float, run_s: float
+    ) -> float | None:
+        """Return when Argo's clocks leave no more slack; `since` is the start of its node."""
+        # A pod's own clocks were read from its creation; one that was created again is later.
+        late_s = max(0.0, (seen.pod.created_at or since) - since)
+        running = [
+            dataclasses.replace(clock, at=clock.at - late_s) if clock.name in NODE_CLOCKS else clock
+            for clock in seen.clocks
+        ]
+        running.extend(clocks.of_workflow(run.workflow))
+        cron = self._caches.cron_workflows.get(run.cron_workflow)
+        if cron is not None:
+            running.extend(clocks.of_cron_workflow(cron.written, after=self._clock()))
+        return clocks.open_by(running, start_s=START_S, run_s=run_s)
+
+    def _near(self, pod: pods.Pod) -> tuple[str, ...]:
+        """Return the nodes of the pods of the same workflow; of a very large one none."""
+        siblings = self._caches.pods.of_workflow(pod.workflow_uid)
+        if len(siblings) > MOST_SIBLINGS:
+            return ()
+        return tuple(sorted({seen.pod.node for seen in siblings if seen.pod.node}))
 
     def _tenants(self) -> tuple[tuple[str, float, float], ...]:
         """Return weight and dominant share of each namespace that runs or ran workflows."""

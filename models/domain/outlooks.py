@@ -27,10 +27,16 @@ class Outlook:
         return max((path_s for _, path_s in self.paths_s), default=0.0)
 
 
-def of(workflow: workflows.Workflow, durations: Durations, *, at: float, width: int = 2) -> Outlook:
+def of(
+    workflow: workflows.Workflow,
+    durations: Durations,
+    *,
+    at: float,
+    widths: Callable[[workflows.Task], float] = lambda task: 2.0,
+) -> Outlook:
     """Return the outlook of `workflow` at `at` (unix seconds).
 
-    A fan-out whose width is not known yet counts as `width` tasks. Tasks come parents first, so one
+    A fan-out whose width is not known yet counts as `widths` says. Tasks come parents first, so one
     pass from the end suffices; a parent that is not among them is ignored.
     """
     if workflow.ended:
@@ -47,7 +53,7 @@ def of(workflow: workflows.Workflow, durations: Durations, *, at: float, width: 
             if task.state is workflows.TaskState.RUNNING and task.started_at is not None:
                 own_s = max(0.0, own_s - (at - task.started_at))
             path_s = own_s + after_s
-            count = width if task.count is None else task.count
+            count = widths(task) if task.count is None else task.count
             work += own_s * count * (task.cpu_m or UNASKED_CPU_M) / 1000
             paths.append((task.id, path_s))
         for parent in task.parents:

@@ -1,0 +1,127 @@
+"""Where pods are stamped although their namespace carries no annotation: kept by the leader.
+
+A Workflow or template may opt in where its namespace does not. The admission policy that stamps
+pods reads such namespaces from a ConfigMap; on clusters without that API the webhooks' own
+namespaceSelector lists them, and the annotated ones too.
+"""
+
+import asyncio
+
+import structlog
+
+from tiphys.models.domain import errors
+from tiphys.operator import apis, caches, clocks, elections, optins, settings, trusts
+
+CONFIG = "tiphys-namespaces"
+NAME_LABEL = "kubernetes.io/metadata.name"
+WATCHED = frozenset(
+    {
+        caches.Kind.NAMESPACES,
+        caches.Kind.WORKFLOWS,
+        caches.Kind.TEMPLATES,
+        caches.Kind.CLUSTER_TEMPLATES,
+        caches.Kind.CRON_WORKFLOWS,
+    }
+)
+LOOK_S = 60.0
+RETRY_S = 2.0
+
+log = structlog.get_logger()
+
+
+class Lister:
+    """Keeps both lists; runs on the leader."""
+
+    def __init__(
+        self,
+        api: apis.Api,
+        election: elections.Election,
+        cached: caches.Caches,
+        *,
+        chosen: settings.OperatorSettings,
+        clock: clocks.Clock,
+    ) -> None:
+        self._api = api
+        self._election = election
+        self._caches = cached
+        self._namespace = chosen.namespace
+        self._excluded = frozenset({*chosen.excluded_namespaces, chosen.namespace})
+        self._clock = clock
+        self._written: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+    async def run(self) -> None:
+        """Write until cancelled: at once when a list changes, and every minute to be sure."""
+        changed = asyncio.Event()
+
+        def note(change: caches.Change) -> None:
+            if change.kind in WATCHED and self.wanted() != self._written:
+                changed.set()
+
+        stop = self._caches.subscribe(note)
+        try:
+            while True:
+                pause_s = LOOK_S
+                changed.clear()
+                try:
+                    await self.once()
+                except errors.TiphysError as error:
+                    self._election.fence()
+                    log.warning("cannot write the lists of namespaces", error=str(error))
+                    pause_s = RETRY_S
+                try:
+                    async with asyncio.timeout(pause_s):
+                        await changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            stop()
+
+    def wanted(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the namespaces to list in the ConfigMap, and all that may be steered."""
+        listed = optins.listed(self._caches, self._excluded)
+        annotated = optins.annotated(self._caches, self._excluded)
+        return listed, tuple(sorted({*listed, *annotated}))
+
+    async def once(self) -> None:
+        """Write what differs."""
+        listed, steered = wanted = self.wanted()
+        await self._config(listed)
+        for kind in trusts.CONFIGURATIONS:
+            await self._selector(kind, steered)
+        self._written = wanted
+
+    async def _config(self, listed: tuple[str, ...]) -> None:
+        path = f"/api/v1/namespaces/{self._namespace}/configmaps"
+        data = dict.fromkeys(listed, "true")
+        try:
+            known = await self._api.get(f"{path}/{CONFIG}")
+        except apis.NotFoundError:
+            return  # the chart makes it, with the policy that reads it
+        if (known.get("data") or {}) != data:
+            self._election.fence()
+            await self._api.replace(f"{path}/{CONFIG}", {**known, "data": data})
+            log.info("listed namespaces", count=len(listed))
+
+    async def _selector(self, kind: str, steered: tuple[str, ...]) -> None:
+        """Write the values of a webhook's `In` on namespace names, where the chart put one."""
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{trusts.CONFIGURATION}"
+        try:
+            known = await self._api.get(path)
+        except apis.NotFoundError:
+            return
+        # An `In` needs a value; no namespace has the empty name.
+        values = list(steered) or [""]
+        changes: list[dict[str, object]] = []
+        for place, webhook in enumerate(known.get("webhooks") or ()):
+            selector = webhook.get("namespaceSelector") or {}
+            for index, expression in enumerate(selector.get("matchExpressions") or ()):
+                if (expression["key"], expression["operator"]) != (NAME_LABEL, "In"):
+                    continue
+                if sorted(expression["values"]) != sorted(values):
+                    at = f"/webhooks/{place}/namespaceSelector/matchExpressions/{index}"
+                    changes.append({"op": "test", "path": f"{at}/operator", "value": "In"})
+                    changes.append({"op": "replace", "path": f"{at}/values", "value": values})
+        if changes:
+            self._election.fence()
+            await self._api.patch(path, changes, content_type=apis.JSON_PATCH)
+            log.info("selected namespaces", configuration=kind, count=len(steered))

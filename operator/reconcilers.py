@@ -1,0 +1,254 @@
+"""kopf, for kinds of which there are hundreds: Tiphys' own and Argo's, watched and never written.
+
+Only `on.event` handlers: such handlers leave no annotation and no finalizer. Posting of Events and
+scanning of the cluster are off. kopf starts by module within our own loop. kopf does not tell when
+a first list is complete and forgets deletions while it was cut off, so `audit` lists the metadata
+of these kinds now and then, drops ghosts, and measures how far kopf is behind.
+"""
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import aiohttp
+import kopf
+import structlog
+
+from tiphys.models.domain import errors
+from tiphys.operator import apis, caches, clocks, credentials, metrics, objects
+
+Value = TypeVar("Value")
+AUDIT_S = 30.0
+LAG_S = 10.0
+"""A version that a list shows and that did not come by event for so long means that kopf lags."""
+TOKEN_USED = datetime.timedelta(minutes=8)
+"""The kubelet renews a token at 80 % of its hour, so that at least 12 minutes are left of any."""
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+log = structlog.get_logger()
+
+
+class Followed(Generic[Value]):
+    """One kind that kopf follows for one cache."""
+
+    def __init__(
+        self,
+        group: str,
+        plural: str,
+        cache: caches.Cache[Value],
+        read: Callable[[apis.Object], Value],
+    ) -> None:
+        self.group = group
+        self.plural = plural
+        self.cache = cache
+        self._read = read
+        self.versions: dict[str, str] = {}
+        """resourceVersion by key as last seen."""
+        self.late: dict[str, float] = {}
+        """Monotonic second since which a key is known to be behind."""
+
+    @property
+    def path(self) -> str:
+        """The collection over all namespaces."""
+        return f"/apis/{self.group}/v1alpha1/{self.plural}"
+
+    def put(self, item: apis.Object) -> None:
+        """Keep one object; raises what its reader raises."""
+        key = objects.key(item)
+        self.versions[key] = item["metadata"]["resourceVersion"]
+        self.late.pop(key, None)
+        self.cache.put(key, self._read(item))
+
+    def drop(self, key: str) -> None:
+        """Forget one object."""
+        self.versions.pop(key, None)
+        self.late.pop(key, None)
+        self.cache.drop(key)
+
+
+class Reconciler:
+    """Runs kopf and the audit."""
+
+    def __init__(
+        self,
+        api: apis.Api,
+        login: credentials.Login,
+        cached: caches.Caches,
+        *,
+        clock: clocks.Clock,
+        measured: metrics.Metrics,
+    ) -> None:
+        self._api = api
+        self._login = login
+        self._clock = clock
+        self._measured = measured
+        argo, ours = "argoproj.io", "tiphys.dev"
+
+        def run(item: apis.Object) -> objects.Run:
+            return objects.run(item, cached.templates_by_name(item["metadata"]["namespace"]))
+
+        self.followed: tuple[Followed[Any], ...] = (
+            # Templates first: a Workflow is read with what it refers to.
+            Followed(argo, "workflowtemplates", cached.templates, objects.template),
+            Followed(argo, "clusterworkflowtemplates", cached.cluster_templates, objects.template),
+            Followed(argo, "cronworkflows", cached.cron_workflows, objects.cron),
+            Followed(argo, "workflows", cached.workflows, run),
+            Followed(ours, "policyversions", cached.policy_versions, objects.version),
+            Followed(ours, "schedulingpolicies", cached.policies, objects.policy),
+        )
+
+    async def run(self) -> None:
+        """List once, then follow until cancelled; kopf is started again when it ends."""
+        for followed in self.followed:
+            await self._list(followed)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._kopf())
+            group.create_task(self._audits())
+
+    async def _list(self, followed: Followed[Any]) -> None:
+        """Fill one cache, trying until it works: without these nobody can be steered."""
+        while True:
+            try:
+                seen: set[str] = set()
+                async for page in self._api.pages(followed.path):
+                    for item in page.get("items") or ():
+                        # Items of a list carry no kind of their own.
+                        seen.add(objects.key(item))
+                        self._put(followed, item)
+                for key in followed.versions.keys() - seen:
+                    followed.drop(key)
+                followed.cache.retain(seen)
+                followed.cache.heard_at = self._clock.monotonic()
+                self._measured.watched(followed.cache.kind, "listed")
+                return
+            except apis.NotFoundError:
+                # The CRD is not there: such objects neither.
+                followed.cache.retain(())
+                followed.cache.heard_at = self._clock.monotonic()
+                return
+            except errors.TiphysError as error:
+                log.warning("cannot list", kind=followed.plural, error=str(error))
+                await self._clock.sleep(2.0)
+
+    async def _kopf(self) -> None:
+        logging.getLogger("kopf").setLevel(logging.WARNING)
+        pause_s = 1.0
+        while True:
+            began_s = self._clock.monotonic()
+            try:
+                for followed in self.followed:
+                    followed.cache.current = True
+                await self._operate()
+                log.warning("kopf ended")
+            except Exception as error:
+                # Whatever ends kopf must not end decisions; its caches grow old and say so.
+                log.error("kopf failed", error=repr(error))
+            finally:
+                for followed in self.followed:
+                    followed.cache.current = False
+            if self._clock.monotonic() - began_s > 60:
+                pause_s = 1.0
+            await self._clock.sleep(pause_s)
+            pause_s = min(30.0, pause_s * 2)
+
+    async def _operate(self) -> None:
+        registry = kopf.OperatorRegistry()
+        settings = kopf.OperatorSettings()
+        settings.posting.enabled = False
+        settings.scanning.disabled = True
+        settings.peering.standalone = True
+        settings.execution.max_workers = 1
+        settings.watching.server_timeout = 300
+        settings.watching.client_timeout = 330
+        settings.networking.request_timeout = 30
+        settings.batching.worker_limit = 16
+
+        kopf.on.login(registry=registry)(self._session)
+        for followed in self.followed:
+            kopf.on.event(
+                followed.group, "v1alpha1", followed.plural, registry=registry, id=followed.plural
+            )(self._handler(followed))
+        await kopf.operator(
+            registry=registry,
+            settings=settings,
+            standalone=True,
+            clusterwide=True,
+            namespaces=(),
+        )
+
+    def _handler(self, followed: Followed[Any]) -> Callable[..., Any]:
+        async def handler(event: Mapping[str, Any], **_: Any) -> None:
+            item: apis.Object = dict(event["object"])
+            kind = event["type"]
+            followed.cache.heard_at = self._clock.monotonic()
+            self._measured.watched(followed.cache.kind, (kind or "listed").lower())
+            if kind == "DELETED":
+                followed.drop(objects.key(item))
+            else:
+                self._put(followed, item)
+
+        return handler
+
+    def _put(self, followed: Followed[Any], item: apis.Object) -> None:
+        key = objects.key(item)
+        try:
+            followed.put(item)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._measured.watched(followed.cache.kind, "unreadable")
+            followed.cache.drop(key)
+            log.warning("object cannot be read", kind=followed.plural, key=key, error=repr(error))
+
+    async def _audits(self) -> None:
+        while True:
+            await self._clock.sleep(AUDIT_S)
+            for followed in self.followed:
+                try:
+                    await self.audit(followed)
+                except errors.TiphysError as error:
+                    followed.cache.current = False
+                    log.warning("cannot audit", kind=followed.plural, error=str(error))
+
+    async def audit(self, followed: Followed[Any]) -> None:
+        """Drop what is no more, read what never came, and judge whether kopf keeps up."""
+        now_s = self._clock.monotonic()
+        listed: dict[str, str] = {}
+        try:
+            async for page in self._api.pages(followed.path, accept=METADATA):
+                for item in page.get("items") or ():
+                    listed[objects.key(item)] = item["metadata"]["resourceVersion"]
+        except apis.NotFoundError:
+            listed = {}
+        for key in followed.versions.keys() - listed.keys():
+            self._measured.watched(followed.cache.kind, "ghost")
+            followed.drop(key)
+        for key, version in listed.items():
+            if followed.versions.get(key) == version:
+                followed.late.pop(key, None)
+            else:
+                followed.late.setdefault(key, now_s)
+        lagging = [key for key, since_s in followed.late.items() if now_s - since_s > LAG_S]
+        for key in list(followed.late):
+            if key not in listed:
+                del followed.late[key]
+        followed.cache.current = not lagging
+        if lagging:
+            self._measured.watched(followed.cache.kind, "lagging")
+            log.warning("kopf lags behind, listing anew", kind=followed.plural, count=len(lagging))
+            await self._list(followed)
+        else:
+            followed.cache.heard_at = now_s
+
+    async def _session(self, **_: Any) -> kopf.AiohttpSession:
+        """Log kopf in with our own credentials; a token is asked for again before it is old."""
+        token = self._login.token(self._clock.monotonic())
+        now = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
+        return kopf.AiohttpSession(
+            server=self._login.server,
+            aiohttp_session=aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._login.context),
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+            ),
+            expiration=now + TOKEN_USED if token else None,
+        )
