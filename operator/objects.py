@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tiphys.argo import clocks
+from tiphys.argo import clocks as argo_clocks
 from tiphys.argo import pods as argo_pods
 from tiphys.argo import workflows as argo_workflows
 from tiphys.models.domain import amounts, clusters, decisions, pods, workflows
@@ -46,7 +46,7 @@ class Seen:
     """How its containers ended."""
     reason: str = ""
     """The pod's own `status.reason`, such as `Evicted`."""
-    clocks: tuple[clocks.Clock, ...] = ()
+    clocks: tuple[argo_clocks.Clock, ...] = ()
     """Argo's limits that stand in the pod; read only while it waits behind our gate."""
 
     def annotation(self, name: str) -> str:
@@ -215,7 +215,7 @@ def pod(obj: Object) -> Seen:
         ),
         ends=tuple(_ends(states)),
         reason=status.get("reason", ""),
-        clocks=clocks.of_pod(obj, at=found.created_at) if found.gated else (),
+        clocks=argo_clocks.of_pod(obj, at=found.created_at) if found.gated else (),
     )
 
 
