@@ -6,6 +6,8 @@ Source: workflow/common/common.go and workflow/util/pod_name.go of Argo v4.0.5; 
 
 GROUP = "argoproj.io/"
 KIND = "Workflow"
+KIND_ARTIFACT_GC = "WorkflowArtifactGCTask"
+"""What owns the pods that delete artifacts; only their label names the Workflow."""
 
 LABEL_WORKFLOW = "workflows.argoproj.io/workflow"
 LABEL_COMPLETED = "workflows.argoproj.io/completed"
@@ -15,7 +17,6 @@ LABEL_CRON_WORKFLOW = "workflows.argoproj.io/cron-workflow"
 NODE_ID = "workflows.argoproj.io/node-id"
 NODE_NAME = "workflows.argoproj.io/node-name"
 COMPONENT_AGENT = "agent"
-COMPONENT_ARTIFACT_GC = "artifact-gc"
 
 INIT = "init"
 WAIT = "wait"

@@ -9,10 +9,6 @@ _TEMPLATE_NAME = '{"name":"'
 """How Go begins to write a template; its name is the first field."""
 _CONTAINER_SET = '"containerSet":{'
 """A key of that template: inside of texts the quotes would be escaped."""
-_COMPONENTS = {
-    names.COMPONENT_AGENT: pods.PodRole.AGENT,
-    names.COMPONENT_ARTIFACT_GC: pods.PodRole.ARTIFACT_GC,
-}
 _MAIN_ROLES = {
     pods.PodRole.AGENT: pods.ContainerRole.AGENT,
     pods.PodRole.ARTIFACT_GC: pods.ContainerRole.ARTIFACT_GC,
@@ -32,7 +28,7 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
     """Return a pod as scheduling sees it; raises `InputError` where its JSON has another shape.
 
     Works at admission (no status, perhaps no name or uid) and later.  A pod is Argo's only if a
-    Workflow controls it and Argo's marks are on it; a pod that a resource template made is foreign.
+    Workflow controls it and Argo's marks are on it; one that a resource template made is foreign.
     """
     obj = documents.root(obj, "pod")
     metadata = documents.mapping(obj, "metadata")
@@ -41,13 +37,16 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
     name = documents.text(metadata, "name", "metadata")
     annotations = documents.mapping(metadata, "annotations", "metadata")
     owner = _owner(metadata)
-    role = _role(metadata, annotations) if owner else pods.PodRole.FOREIGN
+    labels = documents.mapping(metadata, "labels", "metadata")
+    role = _role(owner, labels, annotations) if owner else pods.PodRole.FOREIGN
     workflow = workflow_uid = node_id = node_name = template = ""
     is_set = False
-    if role is not pods.PodRole.FOREIGN and owner:
+    if role is pods.PodRole.ARTIFACT_GC:
+        workflow = documents.text(labels, names.LABEL_WORKFLOW, "metadata.labels")
+    elif role is not pods.PodRole.FOREIGN and owner:
         workflow = documents.text(owner, "name", "metadata.ownerReferences")
         workflow_uid = documents.text(owner, "uid", "metadata.ownerReferences")
-        if role not in _MAIN_ROLES:
+        if role is not pods.PodRole.AGENT:
             node_id = documents.text(annotations, names.NODE_ID, "metadata.annotations")
             node_name = documents.text(annotations, names.NODE_NAME, "metadata.annotations")
             written = written_template(spec)
@@ -87,11 +86,11 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
 
 
 def _owner(metadata: documents.Document) -> documents.Document | None:
-    """Return the reference to the Workflow that controls the pod."""
+    """Return the reference to what of Argo controls the pod."""
     for reference in documents.mappings(metadata, "ownerReferences", "metadata"):
         if (
             reference.get("controller") is True
-            and reference.get("kind") == names.KIND
+            and reference.get("kind") in (names.KIND, names.KIND_ARTIFACT_GC)
             and documents.text(reference, "apiVersion", "metadata.ownerReferences").startswith(
                 names.GROUP
             )
@@ -100,11 +99,13 @@ def _owner(metadata: documents.Document) -> documents.Document | None:
     return None
 
 
-def _role(metadata: documents.Document, annotations: documents.Document) -> pods.PodRole:
-    labels = documents.mapping(metadata, "labels", "metadata")
-    component = labels.get(names.LABEL_COMPONENT)
-    if isinstance(component, str) and component in _COMPONENTS:
-        return _COMPONENTS[component]
+def _role(
+    owner: documents.Document, labels: documents.Document, annotations: documents.Document
+) -> pods.PodRole:
+    if owner.get("kind") == names.KIND_ARTIFACT_GC:
+        return pods.PodRole.ARTIFACT_GC
+    if labels.get(names.LABEL_COMPONENT) == names.COMPONENT_AGENT:
+        return pods.PodRole.AGENT
     if names.NODE_ID not in annotations:
         return pods.PodRole.FOREIGN
     if labels.get(names.LABEL_ON_EXIT) == "true":
