@@ -65,7 +65,7 @@ class Decider:
         """Answer one question."""
         if request.path == "/healthz":
             return web.Response(text="ok")
-        body = await request.read()
+        body = await request.content.read()
         now = time.time()
         if self.webhook_ring is not None:
             signature = request.headers[signatures.HEADER]
@@ -164,7 +164,8 @@ async def serving(
         file.write(leaf.certificate + leaf.key)
         file.flush()
         context.load_cert_chain(file.name)
-    runner = web.ServerRunner(web.Server(decider.answer, access_log=None), shutdown_timeout=0.1)
+    server = web.Server(decider.answer, access_log=None)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, address, port, ssl_context=context)
     await site.start()

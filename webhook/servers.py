@@ -1,0 +1,207 @@
+"""The TLS listener: who may call, how much, how long; renewed and drained without a dropped call.
+
+Certificates are renewed by a second server on a copy of the same socket: connections that wait in
+its queue are taken by whichever is there, and the old server is ended only then. A connection made
+with the old certificates answers its next call with `Connection: close`, so that an authority that
+was withdrawn is gone after one more call. TLS sessions are never resumed.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+
+from aiohttp import web
+
+from tiphys.models.domain import errors
+from tiphys.webhook import admissions, metrics, reviews, settings
+
+_log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+LINGER_S = 1.0
+"""How long the rest of a refused body is read, so that the answer is seen."""
+
+Subject = frozenset[tuple[str, str]]
+_SHORT = {
+    "commonName": "CN",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+}
+
+
+def subject(text: str) -> Subject:
+    """Read `O=…,CN=…`.  Raises `errors.InputError`."""
+    pairs = [part.strip().partition("=") for part in text.split(",")]
+    if any(not key or not sign or not value for key, sign, value in pairs):
+        raise errors.InputError(f"clients.subjects: {text!r}: expected KEY=VALUE,KEY=VALUE")
+    return frozenset((key.strip(), value.strip()) for key, _, value in pairs)
+
+
+class Listener:
+    """Serves `/mutate` and `/validate`."""
+
+    def __init__(
+        self,
+        effects: admissions.Effects,
+        *,
+        subjects: Iterable[str],
+        limits: settings.Limits,
+        counted: metrics.Metrics,
+    ) -> None:
+        self._effects = effects
+        self._subjects = frozenset(subject(text) for text in subjects)
+        self._limits = limits
+        self._metrics = counted
+        self._protocols = web.Server(
+            self._handle,
+            keepalive_timeout=limits.idle_s,
+            lingering_time=LINGER_S,
+            access_log=None,
+            auto_decompress=False,
+        )
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._context: ssl.SSLContext | None = None
+        self._draining = False
+
+    @property
+    def port(self) -> int:
+        """Return the port that it listens on."""
+        assert self._socket is not None
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def serving(self) -> bool:
+        """Say whether it takes connections."""
+        return self._server is not None
+
+    @property
+    def connections(self) -> int:
+        """Return the number of open connections."""
+        return len(self._protocols.connections)
+
+    def bind(self, address: str, port: int) -> None:
+        """Take the port; nothing is accepted before there are certificates.
+
+        Raises `errors.UnavailableError`.
+        """
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setblocking(False)
+        try:
+            self._socket.bind((address, port))
+        except OSError as error:
+            self._socket.close()
+            raise errors.UnavailableError(f"{address}:{port}: {error.strerror}") from error
+
+    async def adopt(self, context: ssl.SSLContext) -> None:
+        """Serve new connections with `context` from now on; no connection is lost."""
+        assert self._socket is not None
+        before = self._server
+        self._context = context
+        self._server = await asyncio.get_running_loop().create_server(
+            self._protocols,
+            sock=self._socket.dup(),
+            ssl=context,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=self._limits.handshake_s,
+            ssl_shutdown_timeout=1.0,
+        )
+        if before is not None:
+            before.close()
+
+    async def drain(self, after_s: float) -> None:
+        """Answer with `Connection: close` for `after_s` seconds, then end; no call is cut."""
+        self._draining = True
+        await asyncio.sleep(after_s)
+        if self._server is not None:
+            self._server.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._protocols.pre_shutdown()
+        await self._protocols.shutdown(self._limits.read_s)
+        self._server = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            response = await self._answered(request)
+        except Exception:
+            _log.exception("call failed", extra={"values": {"path": request.path[:40]}})
+            response = web.Response(status=500, text="fault of the webhook")
+            response.force_close()
+        transport = request.transport
+        if self._draining or (
+            transport is not None and transport.get_extra_info("sslcontext") is not self._context
+        ):
+            response.force_close()
+        return response
+
+    async def _answered(self, request: web.BaseRequest) -> web.Response:
+        transport = request.transport
+        shown = transport.get_extra_info("peercert") if transport is not None else None
+        if _subject_of(shown) not in self._subjects:
+            return self._refused("subject", 403, "this client certificate may not call here")
+        answer = _CALLS.get(request.path)
+        if answer is None or request.method != "POST":
+            return self._refused("path", 404, "POST /mutate or /validate")
+        try:
+            async with asyncio.timeout(self._limits.read_s):
+                body = await self._body(request)
+        except TimeoutError:
+            return self._refused("slow", 408, f"no whole body within {self._limits.read_s:g} s")
+        if body is None:
+            return self._refused("too-large", 413, f"at most {self._limits.body_bytes} bytes")
+        try:
+            review = reviews.read(body)
+        except errors.InputError as error:
+            self._metrics.refused_calls.labels("malformed").inc()
+            return web.Response(status=400, text=str(error)[:500])
+        return web.Response(
+            body=await answer(review, self._effects), content_type="application/json"
+        )
+
+    async def _body(self, request: web.BaseRequest) -> bytes | None:
+        """Return the body; None for one that is too large, of which no more is kept."""
+        most = self._limits.body_bytes
+        if request.content_length is not None and request.content_length > most:
+            return None
+        body = bytearray()
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > most:
+                return None
+        return bytes(body)
+
+    def _refused(self, why: str, status: int, text: str) -> web.Response:
+        """Return a refusal after which the connection is closed."""
+        self._metrics.refused_calls.labels(why).inc()
+        response = web.Response(status=status, text=text)
+        response.force_close()
+        return response
+
+
+async def _validated(review: reviews.Review, effects: admissions.Effects) -> bytes:
+    return admissions.validate(review, effects)
+
+
+_CALLS: dict[str, Callable[[reviews.Review, admissions.Effects], Awaitable[bytes]]] = {
+    "/mutate": admissions.mutate,
+    "/validate": _validated,
+}
+
+
+def _subject_of(certificate: object) -> Subject:
+    """Return the subject of a certificate as the `ssl` module shows it; empty without one."""
+    if not isinstance(certificate, dict):
+        return frozenset()
+    return frozenset(
+        (_SHORT.get(key, key), value)
+        for names in certificate.get("subject", ())
+        for key, value in names
+    )

@@ -1,0 +1,193 @@
+"""Settings of the webhook: one YAML file, read once; unknown keys are refused.
+
+Keys in the file are the field names below in camelCase, nested as the classes are (docs/webhook.md
+has a whole file). Everything has a default that suits the chart.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from tiphys.models.domain import errors
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where it serves."""
+
+    address: str = ""
+    """Own address; empty: the environment's `POD_IP`, and without that every address."""
+    port: int = 8443
+    """Admission calls, TLS with a client certificate.  0 takes a free one."""
+    health_port: int = 8080
+    """`/metrics`, `/healthz`, `/readyz`, plain HTTP.  0 takes a free one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """Who may call."""
+
+    subjects: tuple[str, ...] = ("O=system:apiserver,CN=kube-apiserver",)
+    """Subjects of client certificates, `KEY=VALUE` joined by commas, in any order of keys."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """Who decides, and how long the webhook waits for it."""
+
+    address: str = ""
+    """`HOST:PORT` of the decision API; empty: TIPHYS_OPERATOR_SERVICE_HOST and _PORT."""
+    server_name: str = "tiphys-operator.tiphys-system.svc"
+    """The name that the operator's certificate has to hold."""
+    deadline_s: float = 0.15
+    """Seconds from the question to the checked answer; later the pod passes untouched."""
+    connections: int = 32
+    """Kept-alive connections at most."""
+    in_flight: int = 256
+    """Questions at once at most; a pod beyond that passes untouched."""
+    probe_s: float = 2.0
+    """Seconds between two looks whether the decision API can be reached."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """When it stops asking for a while, so that pods do not each wait for the deadline."""
+
+    failures: int = 5
+    """Failed questions in a row that open it."""
+    open_s: float = 1.0
+    """Seconds without questions at first; doubled by each trial that fails."""
+    longest_open_s: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one call may cost."""
+
+    body_bytes: int = 3 * 2**20
+    """The API server takes no larger object."""
+    read_s: float = 2.0
+    """Seconds for a body to arrive."""
+    handshake_s: float = 5.0
+    """Seconds for a TLS handshake."""
+    idle_s: float = 120.0
+    """Seconds without a whole request head after which a connection is closed; longer than the
+    90 s after which the API server itself closes one."""
+    remembered: int = 65536
+    """Decision ids kept so that none is taken twice; the oldest go first."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Keys and certificates from files, looked at once a second."""
+
+    certificate: str
+    """PEM chain; the leaf is for server and client use."""
+    key: str
+    authority: str
+    """PEM: who signed the operator's certificate."""
+    client_authority: str
+    """PEM: who signs the API server's client certificate."""
+    ring: str
+    """The webhook's own ring, with private halves."""
+    operator_ring: str
+    """Public halves of the operator's ring."""
+    poll_s: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Keys and certificates from the API, by watch; needs list and watch on these names only."""
+
+    namespace: str = "tiphys-system"
+    tls_secret: str = "tiphys-webhook-tls"
+    """Holds tls.crt, tls.key and ca.crt."""
+    ring_secret: str = "tiphys-webhook-keys"
+    """Holds ring.json."""
+    public_config_map: str = "tiphys-public-keys"
+    """Holds operator.json."""
+    client_authority_config_map: str = "tiphys-webhook-client-ca"
+    """Holds ca.crt: who signs the API server's client certificate."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of it."""
+
+    listen: Listen = Listen()
+    clients: Clients = Clients()
+    decisions: Decisions = Decisions()
+    breaker: Breaker = Breaker()
+    limits: Limits = Limits()
+    files: Files | None = None
+    """None: from the API, see `cluster`."""
+    cluster: Cluster = Cluster()
+    drain_s: float = 5.0
+    """Seconds after SIGTERM in which calls are still taken, each answered with Connection: close,
+    while the Service forgets this pod."""
+    log_level: str = "INFO"
+
+
+def load(path: Path) -> Settings:
+    """Read a settings file.  Raises `errors.InputError`."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise errors.InputError(f"{path}: cannot be read ({error.strerror})") from error
+    return parse(text, where=str(path))
+
+
+def parse(text: str, *, where: str) -> Settings:
+    """Read the text of a settings file; `where` names it in errors.  Raises `errors.InputError`."""
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise errors.InputError(f"{where}: no YAML ({error})") from error
+    return typing.cast("Settings", _build(Settings, {} if found is None else found, where=where))
+
+
+def _build(kind: type, found: object, *, where: str) -> object:
+    if not isinstance(found, Mapping):
+        raise errors.InputError(f"{where}: expected keys and values")
+    hints = typing.get_type_hints(kind)
+    names = {_camel(field.name): field for field in dataclasses.fields(kind)}
+    if unknown := [str(key) for key in found if key not in names]:
+        raise errors.InputError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(names)}")
+    values = {
+        names[key].name: _value(hints[names[key].name], value, where=f"{where}: {key}")
+        for key, value in found.items()
+    }
+    try:
+        return kind(**values)
+    except TypeError as error:
+        needed = [key for key, field in names.items() if field.default is dataclasses.MISSING]
+        raise errors.InputError(f"{where}: needs {', '.join(needed)}") from error
+
+
+def _value(hint: object, value: object, *, where: str) -> object:
+    if isinstance(hint, types.UnionType):
+        return None if value is None else _value(typing.get_args(hint)[0], value, where=where)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _build(hint, value, where=where)
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise errors.InputError(f"{where}: expected a list of texts")
+        return tuple(value)
+    if hint is str and isinstance(value, str):
+        return value
+    if hint in (int, float) and type(value) in (int, float):
+        number = typing.cast("float", value)
+        if number < 0 or (hint is int and type(value) is not int):
+            raise errors.InputError(f"{where}: expected a number that is not below zero")
+        return value if hint is int else float(number)
+    expected = {str: "text", int: "a whole number", float: "a number"}.get(hint, "another value")  # type: ignore[call-overload]
+    raise errors.InputError(f"{where}: expected {expected}, got {str(value)[:40]!r}")
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
