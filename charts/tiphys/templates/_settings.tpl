@@ -1,12 +1,15 @@
 {{/* What each process reads from /etc/tiphys: what the chart knows, then what the values add. */}}
 
 {{- define "tiphys.operatorSettings" -}}
-{{- $known := dict -}}
+{{- $listen := dict "decisionsPort" .Values.operator.port "metricsPort" .Values.operator.metricsPort -}}
+{{- $known := dict "namespace" .Release.Namespace "excludedNamespaces" (include "tiphys.excluded" . | fromJsonArray) "listen" $listen -}}
 {{- toYaml (mergeOverwrite $known .Values.operator.settings) }}
 {{- end }}
 
 {{- define "tiphys.webhookSettings" -}}
-{{- $known := dict -}}
+{{- $listen := dict "port" .Values.webhook.port "healthPort" .Values.webhook.metricsPort -}}
+{{- $decisions := dict "serverName" (printf "tiphys-operator.%s.svc" .Release.Namespace) -}}
+{{- $known := dict "listen" $listen "decisions" $decisions "clients" (dict "subjects" .Values.webhook.clientSubjects) "cluster" (dict "namespace" .Release.Namespace) -}}
 {{- toYaml (mergeOverwrite $known .Values.webhook.settings) }}
 {{- end }}
 
