@@ -34,6 +34,8 @@ class Node:
     """Memory-bandwidth pressure index, 0 to 1 and above; None = not measured."""
     storage_level: int | None = None
     """Level of its disks' latency, 0 is the best; None = not measured."""
+    gpu_roots: tuple[int, ...] = ()
+    """GPUs still free below each PCIe root complex; empty = not told."""
 
     def label(self, key: str) -> str | None:
         """Return one label's value."""

@@ -70,8 +70,14 @@ class Waiting:
     """Its namespace."""
     urgency_of: tuple[str, ...] = ()
     """Keys of workflows that wait for a mutex, semaphore or slot that its workflow holds."""
+    urgency_priority: int = 0
+    """Highest Workflow priority among those; they may have no pod yet."""
     labels: tuple[tuple[str, str], ...] = ()
     """What the rule table may select on: role, template, image, gpu model, …"""
+    held_s: float = 0.0
+    """Seconds in which it would have fitted and was held all the same (`Hold.fits`)."""
+    near: tuple[str, ...] = ()
+    """Nodes, sorted, of its placed siblings and inputs; empty = not told."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,8 @@ class Release:
     masked: tuple[decisions.Masked, ...] = ()
     ends_at: float | None = None
     """Estimated end, unix seconds."""
+    forced: bool = False
+    """A clock opened it (Argo's, or `gate.maxHold`, `gate.maxTotal`), not its turn."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class Hold:
     blockers: tuple[str, ...] = ()
     """All that would have to go for this pod to be the next one, `blocker` among them."""
     rank: int = 0
+    fits: bool = False
+    """Some node has room for it: this time counts towards `gate.maxHold`."""
     until: float | None = None
     """When it is expected to go, unix seconds; None = not known."""
 

@@ -1,0 +1,187 @@
+"""Who goes before whom: priorities, overdue pods, shares of tenants, then the policy's order.
+
+A tier is a pair (PriorityClass value, Workflow priority); a higher one goes first, always.  A pod
+whose workflow holds a lock that others wait for takes the tier, lateness and key of the most urgent
+of them (priority inheritance, Sha 1990).
+"""
+
+import dataclasses
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tiphys.models.domain import settings, snapshots
+from tiphys.models.planner import overdues
+from tiphys.models.policies import rankings
+
+Tier = tuple[int, int]
+FLOOR = 0.5
+"""Part of its weighted share below which a tenant with waiting pods goes before the policy's
+order.  1 would be weighted dominant-resource fairness at each pick (Ghodsi 2011), 0 no sharing."""
+
+
+@dataclasses.dataclass(slots=True)
+class Line:
+    """The waiting pods of one tier, by place in the snapshot."""
+
+    tier: Tier
+    overdue: list[int]
+    """The longest waiting first."""
+    by_tenant: dict[str, list[int]]
+    """In the policy's order."""
+
+    def __contains__(self, index: int) -> bool:
+        return index in self.overdue or any(index in queue for queue in self.by_tenant.values())
+
+
+@dataclasses.dataclass(slots=True)
+class Order:
+    """All lines, the highest tier first, and each pod's place in the policy's order."""
+
+    lines: list[Line]
+    place: npt.NDArray[np.int64]
+    """[W] place in the policy's order over all tiers, for comparison between tenants."""
+    overdue_after_s: float
+    reasons: Mapping[int, str]
+    """Reasons of a policy that is no `Scorer`."""
+
+
+def of(
+    snapshot: snapshots.Snapshot, policy: rankings.Policy, choices: settings.PolicySettings
+) -> Order:
+    """Return the order of the waiting pods."""
+    waiting = snapshot.waiting
+    after_s = overdues.after_s(snapshot, choices)
+    if not waiting:
+        return Order([], np.zeros(0, dtype=np.int64), after_s, {})
+    keys, reasons = _keys(snapshot, policy)
+    tiers = np.array(
+        [
+            (each.pod.priority, max(each.workflow_priority, each.urgency_priority))
+            for each in waiting
+        ],
+        dtype=np.int64,
+    )
+    late = snapshot.at - np.array([each.waiting_since for each in waiting]) > after_s
+    _inherit(waiting, tiers, keys, late)
+    # The snapshot is sorted by (waiting_since, key); lexsort is stable, so ties keep that order.
+    sequence = np.lexsort((*reversed(keys.T), ~late, -tiers[:, 1], -tiers[:, 0]))
+    place = np.empty(len(waiting), dtype=np.int64)
+    place[np.lexsort(tuple(reversed(keys.T)))] = np.arange(len(waiting))
+    lines: list[Line] = []
+    tier_list, late_list = tiers.tolist(), late.tolist()
+    for index in sequence.tolist():
+        priority, workflow_priority = tier_list[index]
+        if not lines or lines[-1].tier != (priority, workflow_priority):
+            lines.append(Line((priority, workflow_priority), [], {}))
+        if late_list[index]:
+            lines[-1].overdue.append(index)
+        else:
+            lines[-1].by_tenant.setdefault(waiting[index].tenant, []).append(index)
+    for line in lines:
+        line.overdue.sort()
+    return Order(lines, place, after_s, reasons)
+
+
+def _keys(
+    snapshot: snapshots.Snapshot, policy: rankings.Policy
+) -> tuple[rankings.Floats, dict[int, str]]:
+    score = getattr(policy, "score", None)
+    if score is not None:
+        return np.asarray(score(snapshot), dtype=np.float64), {}
+    places = {waiting.pod.uid: place for place, waiting in enumerate(snapshot.waiting)}
+    keys = np.full((len(places), 1), float(len(places)))
+    reasons = {}
+    for number, ranked in enumerate(policy.rank(snapshot)):
+        keys[places[ranked.uid], 0] = number
+        reasons[places[ranked.uid]] = ranked.reason
+    return keys, reasons
+
+
+def _inherit(
+    waiting: Sequence[snapshots.Waiting],
+    tiers: npt.NDArray[np.int64],
+    keys: rankings.Floats,
+    late: npt.NDArray[np.bool_],
+) -> None:
+    """Give holders of locks the urgency of the pods that are seen to wait for them."""
+    holders = [index for index, each in enumerate(waiting) if each.urgency_of]
+    if not holders:
+        return
+    of_workflow: dict[str, list[int]] = {}
+    for index, each in enumerate(waiting):
+        of_workflow.setdefault(each.workflow, []).append(index)
+    for index in holders:
+        for workflow in waiting[index].urgency_of:
+            for other in of_workflow.get(workflow, ()):
+                tiers[index] = max(tiers[index].tolist(), tiers[other].tolist())
+                keys[index] = min(keys[index].tolist(), keys[other].tolist())
+                late[index] |= late[other]
+
+
+class Shares:
+    """Dominant shares of the tenants as a tick goes on (Ghodsi 2011)."""
+
+    def __init__(
+        self,
+        snapshot: snapshots.Snapshot,
+        choices: settings.PolicySettings,
+        capacity: Sequence[float],
+    ) -> None:
+        known = {name: (weight, share) for name, weight, share in snapshot.tenants}
+        weights = dict(choices.tenant_weights)
+        active = {each.tenant for each in snapshot.waiting}
+        active |= {name for name, (_, share) in known.items() if share > 0}
+        weight = {
+            name: weights.get(name, known[name][0] if name in known else 1.0) for name in active
+        }
+        total = sum(weight.values()) or 1.0
+        self._entitled = {name: each / total for name, each in weight.items()}
+        self._used = {name: known[name][1] if name in known else 0.0 for name in active}
+        self._capacity = capacity
+
+    def used(self, tenant: str) -> float:
+        """Return used share over entitled share; below FLOOR a tenant goes first."""
+        return self._used[tenant] / self._entitled[tenant]
+
+    def add(self, tenant: str, asked: Sequence[float]) -> None:
+        """Count a pod of a tenant."""
+        self._used[tenant] += max(
+            (amount / have for amount, have in zip(asked, self._capacity, strict=True) if have),
+            default=0.0,
+        )
+
+
+def walk(line: Line, order: Order, shares: Shares) -> Iterator[tuple[int, bool, bool]]:
+    """Yield (place in the snapshot, overdue, ahead by share) of a line, in turn.
+
+    The caller adds to `shares` what it places before it asks for the next.
+    """
+    for index in line.overdue:
+        yield index, True, False
+    queues = {tenant: iter(queue) for tenant, queue in line.by_tenant.items()}
+    if len(queues) == 1:
+        for index in next(iter(queues.values())):
+            yield index, False, False
+        return
+    heads = [
+        (int(order.place[index]), tenant, index)
+        for tenant, queue in queues.items()
+        for index in [next(queue)]
+    ]
+    heapq.heapify(heads)
+    while heads:
+        poor = min(heads, key=lambda head: (shares.used(head[1]), head[0]))
+        by_share = shares.used(poor[1]) < FLOOR and poor is not heads[0]
+        if by_share:
+            heads.remove(poor)
+            heapq.heapify(heads)
+            picked = poor
+        else:
+            picked = heapq.heappop(heads)
+        yield picked[2], False, by_share
+        following = next(queues[picked[1]], None)
+        if following is not None:
+            heapq.heappush(heads, (int(order.place[following]), picked[1], following))

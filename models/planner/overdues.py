@@ -1,0 +1,26 @@
+"""When a wait is too long.
+
+`overdueAfter` is the least.  While more waits than the cluster can do in that time, every pod would
+soon be overdue and the order would be first come, first served again, so the bound is then the time
+in which all that waits could be done: no pod waits longer than if everything else had gone first.
+"""
+
+from tiphys.models.domain import settings, snapshots
+
+BACKLOG_PART = 1.0
+"""Part of the backlog's time that a pod may wait (sweep: docs/policies.md)."""
+
+
+def after_s(snapshot: snapshots.Snapshot, choices: settings.PolicySettings) -> float:
+    """Return the wait in seconds after which a pod goes first."""
+    return max(choices.overdue_after_s, BACKLOG_PART * backlog_s(snapshot))
+
+
+def backlog_s(snapshot: snapshots.Snapshot) -> float:
+    """Return how long the cluster needs for the remaining work of all waiting workflows."""
+    work = {waiting.workflow: waiting.remaining_work for waiting in snapshot.waiting}
+    factors = dict(snapshot.group_factors)
+    cores = sum(
+        room.node.allocatable.cpu_m / 1000 / factors.get(room.group, 1.0) for room in snapshot.rooms
+    )
+    return sum(work.values()) / cores if cores else 0.0

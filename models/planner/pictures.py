@@ -1,0 +1,183 @@
+"""One snapshot as arrays; what did not change since the last one is kept.
+
+Nodes and rooms are frozen values, so an unchanged one is the same object: comparing identities
+tells in microseconds what must be read again.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from tiphys.models.domain import amounts, clusters, constraints, settings, snapshots
+from tiphys.models.planner import boards, masks, speeds
+
+MOST_MOULDS = 4096
+"""Moulds that are kept; with more kinds of pods than this they are made anew."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Mould:
+    """What of a shape does not change from tick to tick."""
+
+    asked: boards.Row
+    may: boards.Bools
+    ever: bool
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Shape:
+    """What pods have in common that may run on the same nodes and ask for the same."""
+
+    signature: masks.Signature
+    requests: amounts.Amounts
+    asked: boards.Row
+    may: boards.Bools
+    """[N] nodes that its constraints allow and that take pods at all."""
+    fits: boards.Bools
+    """[N] of these, those with room now; follows the board (`Shapes.refresh`)."""
+    ever: bool
+    """Some node could hold it, were it empty and not cordoned."""
+    fitted: bool
+    """Some node had room when the tick began."""
+    seen: int = 0
+    """Changes of the board that `fits` knows of."""
+    full: bool = False
+    """Nothing has room for it any more in this tick."""
+
+
+class Picture:
+    """Nodes and rooms as arrays: N nodes sorted as in the snapshot, R resources."""
+
+    def __init__(self) -> None:
+        self.resources = boards.Resources()
+        self.rooms: tuple[snapshots.Room, ...] = ()
+        self.free: boards.Floats = np.zeros((0, 3))
+        """[N, R] as the snapshot says it."""
+        self.whole: boards.Floats = np.zeros((0, 3))
+        """[N, R] allocatable."""
+        self.open: boards.Bools = np.zeros(0, dtype=np.bool_)
+        """[N] neither cordoned nor leaving."""
+        self.first_end: boards.Floats = np.zeros(0)
+        """[N] when the first of what runs there is expected to end, unix seconds."""
+        self.masks = masks.Masks((), ())
+        self.speeds = speeds.Speeds((), ())
+        self.selectors: dict[str, clusters.Group] = {}
+        self._moulds: dict[tuple[masks.Signature, amounts.Amounts], Mould] = {}
+        self._rules: tuple[constraints.Rule, ...] = ()
+        self._factors: tuple[tuple[str, float], ...] = ()
+        self._groups: tuple[clusters.Group, ...] = ()
+
+    def see(
+        self,
+        snapshot: snapshots.Snapshot,
+        choices: settings.PolicySettings,
+        asked: Sequence[snapshots.Waiting],
+    ) -> None:
+        """Bring the arrays up to a snapshot; `asked` are the pods that will be planned."""
+        grown = self.resources.meet(each.pod.requests for each in asked)
+        before, self.rooms = self.rooms, snapshot.rooms
+        same_nodes = before is self.rooms or (
+            len(before) == len(self.rooms)
+            and all(old.node is new.node for old, new in zip(before, self.rooms, strict=True))
+        )
+        if grown or len(self._moulds) > MOST_MOULDS:
+            self._moulds.clear()
+        if grown or not same_nodes:
+            width = len(self.resources.places)
+            self.free = np.zeros((len(self.rooms), width))
+            self.whole = np.zeros((len(self.rooms), width))
+            self.first_end = np.full(len(self.rooms), np.inf)
+            for place, room in enumerate(self.rooms):
+                self.whole[place] = self.resources.row(room.node.allocatable)
+                self._read(place, room)
+            self.open = np.array([room.node.schedulable for room in self.rooms], dtype=np.bool_)
+        elif before is not self.rooms:
+            for place, (old, new) in enumerate(zip(before, self.rooms, strict=True)):
+                if old is not new:
+                    self._read(place, new)
+        if not same_nodes or self._rules is not choices.rules:
+            self._rules = choices.rules
+            self.masks = masks.Masks([room.node for room in self.rooms], choices.rules)
+            self._moulds.clear()
+        same_groups = before is self.rooms or (
+            same_nodes
+            and all(old.group == new.group for old, new in zip(before, self.rooms, strict=True))
+        )
+        if not same_groups or self._factors != snapshot.group_factors:
+            self._factors = snapshot.group_factors
+            self.speeds = speeds.Speeds(self.rooms, snapshot.group_factors)
+        if self._groups is not snapshot.groups:
+            self._groups = snapshot.groups
+            self.selectors = {group.name: group for group in snapshot.groups}
+
+    def capacity(self) -> boards.Floats:
+        """Return [R] allocatable of all nodes together."""
+        return np.asarray(self.whole.sum(axis=0))
+
+    def mould(self, signature: masks.Signature, requests: amounts.Amounts) -> Mould:
+        """Return what stays the same of a shape while the nodes do."""
+        known = self._moulds.get((signature, requests))
+        if known is None:
+            asked = self.resources.row(requests)
+            could = self.masks.allowed(signature).copy()
+            for place, amount in enumerate(asked):
+                if amount > 0:
+                    could &= self.whole[:, place] >= amount
+            known = Mould(asked, could & self.open, bool(could.any()))
+            self._moulds[signature, requests] = known
+        return known
+
+    def _read(self, place: int, room: snapshots.Room) -> None:
+        self.free[place] = self.resources.row(room.free)
+        self.first_end[place] = room.frees_at[0][0] if room.frees_at else np.inf
+
+
+class Shapes:
+    """The shapes of one tick, and what they know of its board."""
+
+    def __init__(self, picture: Picture, board: boards.Board) -> None:
+        self._picture = picture
+        self._board = board
+        self._known: dict[tuple[masks.Signature, amounts.Amounts], Shape] = {}
+
+    def of(self, waiting: snapshots.Waiting) -> Shape:
+        """Return the shape of a pod."""
+        signature = self._picture.masks.signature(waiting)
+        key = (signature, waiting.pod.requests)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._made(signature, waiting.pod.requests)
+        return known
+
+    def refresh(self, shape: Shape) -> None:
+        """Bring `fits` and `full` up to the board."""
+        changed = self._board.changed
+        if shape.full or shape.seen == len(changed):
+            return
+        for node in changed[shape.seen :]:
+            if shape.fits[node] and not self._board.fits_on(node, shape.asked):
+                shape.fits[node] = False
+        shape.seen = len(changed)
+        shape.full = not shape.fits.any()
+
+    def _made(self, signature: masks.Signature, requests: amounts.Amounts) -> Shape:
+        picture, board = self._picture, self._board
+        mould = picture.mould(signature, requests)
+        began = mould.may.copy()
+        fits = mould.may.copy()
+        for place, amount in enumerate(mould.asked):
+            if amount > 0:
+                began &= picture.free[:, place] >= amount
+                fits &= board.free[:, place] >= amount
+        return Shape(
+            signature=signature,
+            requests=requests,
+            asked=mould.asked,
+            may=mould.may,
+            fits=fits,
+            ever=mould.ever,
+            fitted=bool(began.any()),
+            seen=len(board.changed),
+            full=not fits.any(),
+        )

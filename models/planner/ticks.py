@@ -1,0 +1,331 @@
+"""One walk over the order: who is released where, who is held and why.
+
+A pod takes the node that ends it first.  It is held when nothing has room (ROOM), when those
+before it took the room or room is kept for somebody (ORDER, SHARE), or when a busy faster node would
+end it clearly sooner (WAIT).  What was given away counts for those behind.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from tiphys.models.domain import settings, snapshots
+from tiphys.models.planner import boards, orders, pictures, plans, reasons
+from tiphys.models.policies import rankings
+
+CLEARLY = 0.15
+"""A wait must bring the end forward by this part of the time until then (docs/policies.md)."""
+MOST_KEPT = 16
+"""Pods for which room is kept at a time; more would leave nothing to fill in behind."""
+MOST_EXPECTED = 64
+"""Held pods whose later starts count when one behind asks what a wait would give it."""
+MOST_WAITS = 64
+"""Pods that wait for a faster node at a time; the rest take what is free."""
+
+
+@dataclasses.dataclass(slots=True)
+class Placed:
+    """A pod whose gate opens, before its words are written."""
+
+    index: int
+    """Place in the snapshot."""
+    rank: int
+    node: int
+    """-1: a clock opens it although nothing has room."""
+    shape: pictures.Shape
+    clock: str = ""
+    """The clock that opens it, in words."""
+    ends_at: float = 0.0
+    fitting: tuple[tuple[str, float], ...] = ()
+    """Groups with room, and the run time on their best node over that at speed 1."""
+    overdue: bool = False
+    by_share: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Held:
+    """A pod that stays behind its gate, before its words are written."""
+
+    index: int
+    """Place in the snapshot."""
+    rank: int
+    kind: plans.HoldKind
+    shape: pictures.Shape
+    fits: bool = False
+    node: int = -1
+    """WAIT: the busy node that it waits for.  ORDER: the node where room is kept."""
+    instead: int = -1
+    """The free node that it did not take."""
+    until: float = boards.NEVER
+    lasts_s: float = 0.0
+    """Run time on `node`."""
+    kept_for: int = -1
+    """Place in the snapshot of the pod for which room is kept."""
+
+
+class Tick:
+    """The state of one walk."""
+
+    def __init__(
+        self,
+        picture: pictures.Picture,
+        snapshot: snapshots.Snapshot,
+        policy: rankings.Policy,
+        *,
+        choices: settings.PolicySettings,
+    ) -> None:
+        self.picture = picture
+        self.snapshot = snapshot
+        self.choices = choices
+        self.policy = policy
+        self.places = bool(getattr(policy, "places", True))
+        self.waits = bool(getattr(policy, "waits", False))
+        self.board = boards.Board(
+            picture.rooms, picture.free.copy(), picture.resources, snapshot.at
+        )
+        self.shapes = pictures.Shapes(picture, self.board)
+        self.placed: list[Placed] = []
+        self.held: list[Held] = []
+        self.kept: dict[int, int] = {}
+        """Node and the pod for which room is kept there."""
+        self.waiters = 0
+        self._expected = 0
+        self._short: list[Held] = []
+        """Held for room so far, not yet booked as expected."""
+
+    def walk(self, most_releases: int | None = None) -> orders.Order:
+        """Decide on every pod, without words: `placed` and `held` are filled."""
+        order = orders.of(self.snapshot, self.policy, self.choices)
+        shares = orders.Shares(self.snapshot, self.choices, self.picture.capacity().tolist())
+        waiting = self.snapshot.waiting
+        rank = 0
+        for number, line in enumerate(order.lines):
+            others_behind = number + 1 < len(order.lines)
+            start = len(self.held)
+            for index, overdue, by_share in orders.walk(line, order, shares):
+                rank += 1
+                if most_releases is not None and len(self.placed) >= most_releases:
+                    shape = self.shapes.of(waiting[index])
+                    kind = plans.HoldKind.ORDER if shape.ever else plans.HoldKind.NEVER
+                    self.held.append(Held(index, rank, kind, shape))
+                    continue
+                placed = self.settle(index, rank, overdue=overdue, keeps=overdue or others_behind)
+                if placed is not None:
+                    placed.overdue, placed.by_share = overdue, by_share
+                    self.placed.append(placed)
+                    if placed.node >= 0:
+                        shares.add(waiting[index].tenant, placed.shape.asked)
+            if others_behind:
+                self._claim(start)
+        return order
+
+    def run(self, most_releases: int | None = None) -> plans.Plan:
+        """Decide on every pod and say why."""
+        words = reasons.Words(self, self.walk(most_releases))
+        return plans.Plan(
+            releases=tuple(words.release(placed) for placed in self.placed),
+            holds=tuple(words.hold(held, place) for place, held in enumerate(self.held)),
+        )
+
+    def settle(
+        self, index: int, rank: int, *, overdue: bool = False, keeps: bool = False
+    ) -> Placed | None:
+        """Place or hold one pod; return where it goes, or None if it is held."""
+        waiting = self.snapshot.waiting[index]
+        shape = self.shapes.of(waiting)
+        clock = reasons.clock(waiting, self.choices, self.snapshot.at)
+        if not shape.ever and not clock:
+            self.held.append(Held(index, rank, plans.HoldKind.NEVER, shape))
+            return None
+        self.shapes.refresh(shape)
+        if shape.full:
+            if clock and not clock.fits_only:
+                return Placed(index, rank, -1, shape, clock=clock.words)
+            self._hold_for_room(index, rank, shape, keeps=keeps)
+            return None
+        slow = self.picture.speeds.of(waiting)
+        node = self.best(shape, slow, waiting, heeds=not clock)
+        if node < 0:
+            kept = self._kept_there(shape)
+            self.held.append(
+                Held(
+                    index,
+                    rank,
+                    plans.HoldKind.ORDER,
+                    shape,
+                    fits=True,
+                    node=kept,
+                    kept_for=self.kept.get(kept, -1),
+                )
+            )
+            return None
+        if self.waits and not overdue and not clock and self.waiters < MOST_WAITS:
+            held = self._wait(index, rank, node, shape=shape, slow=slow)
+            if held is not None:
+                self.held.append(held)
+                return None
+        fitting = self._fitting(shape, slow)
+        ends_at = self.snapshot.at + boards.START_S
+        ends_at += waiting.duration.centre_s * float(slow[node])
+        self.board.take(node, shape.asked, ends_at=ends_at, holder=waiting.pod.key)
+        return Placed(
+            index,
+            rank,
+            node,
+            shape,
+            clock=clock.words if clock else "",
+            ends_at=ends_at,
+            fitting=fitting,
+        )
+
+    def best(
+        self,
+        shape: pictures.Shape,
+        slow: boards.Floats,
+        waiting: snapshots.Waiting,
+        *,
+        heeds: bool = True,
+    ) -> int:
+        """Return the node that ends a pod first among those with room; -1 if room is kept on all.
+
+        Equal ones: as kube-scheduler spreads within a group, or, where a host is named, the
+        fullest.  `heeds` = leave alone what is kept.
+        """
+        fits = shape.fits
+        if heeds and self.board.firm:
+            fits = fits.copy()
+            for node in self.board.firm:
+                if fits[node]:
+                    lasts_s = boards.START_S + waiting.duration.centre_s * float(slow[node])
+                    fits[node] = self.board.keeps_clear(node, shape.asked, lasts_s)
+        places = np.flatnonzero(fits)
+        if not len(places):
+            return -1
+        if self.places:
+            times = slow[places]
+            places = places[times <= times.min() * 1.001]
+        if len(places) == 1:
+            return int(places[0])
+        whole = np.maximum(self.picture.whole[places, :2], 1.0)
+        spare = (self.board.free[places, :2] / whole).sum(axis=1)
+        packs = self.choices.placement.grain is settings.Grain.NODE
+        return int(places[spare.argmin() if packs else spare.argmax()])
+
+    def later(
+        self, shape: pictures.Shape, slow: boards.Floats, length_s: float, *, below_s: float
+    ) -> tuple[int, float, float]:
+        """Return (node, start, end in seconds from now) of the earliest end on a node without room.
+
+        Only ends before `below_s` count; (-1, NEVER, below_s) when there is none.
+        """
+        at = self.snapshot.at
+        runs_s = boards.START_S + length_s * slow
+        could = shape.may & ~shape.fits & (runs_s < below_s)
+        places = np.flatnonzero(could)
+        if len(places) > boards.LATER_NODES:
+            ends = np.maximum(self.picture.first_end[places], at) + runs_s[places]
+            places = places[np.argpartition(ends, boards.LATER_NODES)[: boards.LATER_NODES]]
+        found = (-1, boards.NEVER, below_s)
+        for node in places.tolist():
+            lasts_s = float(runs_s[node])
+            start = self.board.earliest(node, shape.asked, lasts_s)
+            end_s = start - at + lasts_s
+            if end_s < found[2]:
+                found = (node, start, end_s)
+        return found
+
+    def _fitting(self, shape: pictures.Shape, slow: boards.Floats) -> tuple[tuple[str, float], ...]:
+        places = np.flatnonzero(shape.fits)
+        best = self.picture.speeds.by_group(places, slow[places])
+        return tuple((name, time) for name, time in best if time < boards.NEVER)
+
+    def _wait(
+        self,
+        index: int,
+        rank: int,
+        node: int,
+        *,
+        shape: pictures.Shape,
+        slow: boards.Floats,
+    ) -> Held | None:
+        waiting = self.snapshot.waiting[index]
+        length_s = waiting.duration.centre_s
+        now_s = boards.START_S + length_s * float(slow[node])
+        bound_s = (1.0 - CLEARLY) * now_s
+        if not (shape.may & (boards.START_S + length_s * slow < bound_s)).any():
+            return None
+        self._expect()
+        there, start, end_s = self.later(shape, slow, length_s, below_s=bound_s)
+        if there < 0:
+            return None
+        self.waiters += 1
+        self.board.book(
+            there,
+            shape.asked,
+            start,
+            ends_at=self.snapshot.at + end_s,
+            grip=boards.Grip.SOFT,
+            holder=waiting.pod.key,
+        )
+        return Held(
+            index,
+            rank,
+            plans.HoldKind.WAIT,
+            shape,
+            fits=True,
+            node=there,
+            instead=node,
+            until=start,
+            lasts_s=end_s - (start - self.snapshot.at),
+        )
+
+    def _expect(self) -> None:
+        """Book the later starts of those who go first and have no room now."""
+        while self._short and self._expected < MOST_EXPECTED:
+            self._expected += 1
+            held = self._short.pop(0)
+            self._book(held, boards.Grip.SOFT)
+
+    def _book(self, held: Held, grip: boards.Grip) -> bool:
+        waiting = self.snapshot.waiting[held.index]
+        slow = self.picture.speeds.of(waiting)
+        node, start, end_s = self.later(
+            held.shape, slow, waiting.duration.centre_s, below_s=boards.NEVER
+        )
+        if node < 0:
+            return False
+        self.board.book(
+            node,
+            held.shape.asked,
+            start,
+            ends_at=self.snapshot.at + end_s,
+            grip=grip,
+            holder=waiting.pod.key,
+        )
+        held.node, held.until = node, start
+        return True
+
+    def _hold_for_room(self, index: int, rank: int, shape: pictures.Shape, *, keeps: bool) -> None:
+        kind = plans.HoldKind.ORDER if shape.fitted else plans.HoldKind.ROOM
+        held = Held(index, rank, kind, shape)
+        self.held.append(held)
+        if keeps and len(self.kept) < MOST_KEPT and self._book(held, boards.Grip.FIRM):
+            self.kept.setdefault(held.node, index)
+        elif self.waits and len(self._short) < MOST_EXPECTED:
+            self._short.append(held)
+
+    def _kept_there(self, shape: pictures.Shape) -> int:
+        return next((node for node in self.kept if shape.fits[node]), -1)
+
+    def _claim(self, start: int) -> None:
+        """Keep those with lower priority from room that a held pod of this tier could use now."""
+        for held in self.held[start:]:
+            if not held.fits:
+                continue
+            self.shapes.refresh(held.shape)
+            places = np.flatnonzero(held.shape.fits)
+            if len(places):
+                node = held.instead if held.instead in places else int(places[0])
+                self.board.free[node] -= held.shape.asked
+                self.board.changed.append(node)
+                self.kept.setdefault(node, held.index)
