@@ -1,7 +1,7 @@
 """Where pods are stamped although their namespace carries no annotation: kept by the leader.
 
 A Workflow or template may opt in where its namespace does not. The admission policy that stamps
-pods reads such namespaces from a ConfigMap; on clusters without that API the webhooks' own
+pods reads such namespaces from its parameter; on clusters without that API the webhooks' own
 namespaceSelector lists them, and the annotated ones too.
 """
 
@@ -12,7 +12,8 @@ import structlog
 from tiphys.models.domain import errors
 from tiphys.operator import apis, caches, clocks, elections, optins, settings, trusts
 
-CONFIG = "tiphys-namespaces"
+LIST = "tiphys"
+"""Name of the SteeredNamespaces object that the chart makes."""
 NAME_LABEL = "kubernetes.io/metadata.name"
 WATCHED = frozenset(
     {
@@ -77,7 +78,7 @@ class Lister:
             stop()
 
     def wanted(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the namespaces to list in the ConfigMap, and all that may be steered."""
+        """Return the namespaces to list, and all that may be steered."""
         listed = optins.listed(self._caches, self._excluded)
         annotated = optins.annotated(self._caches, self._excluded)
         return listed, tuple(sorted({*listed, *annotated}))
@@ -85,21 +86,21 @@ class Lister:
     async def once(self) -> None:
         """Write what differs."""
         listed, steered = wanted = self.wanted()
-        await self._config(listed)
+        await self._list(listed)
         for kind in trusts.CONFIGURATIONS:
             await self._selector(kind, steered)
         self._written = wanted
 
-    async def _config(self, listed: tuple[str, ...]) -> None:
-        path = f"/api/v1/namespaces/{self._namespace}/configmaps"
+    async def _list(self, listed: tuple[str, ...]) -> None:
+        path = f"/apis/tiphys.dev/v1alpha1/namespaces/{self._namespace}/steerednamespaces"
         data = dict.fromkeys(listed, "true")
         try:
-            known = await self._api.get(f"{path}/{CONFIG}")
+            known = await self._api.get(f"{path}/{LIST}")
         except apis.NotFoundError:
             return  # the chart makes it, with the policy that reads it
         if (known.get("data") or {}) != data:
             self._election.fence()
-            await self._api.replace(f"{path}/{CONFIG}", {**known, "data": data})
+            await self._api.replace(f"{path}/{LIST}", {**known, "data": data})
             log.info("listed namespaces", count=len(listed))
 
     async def _selector(self, kind: str, steered: tuple[str, ...]) -> None:

@@ -23,7 +23,7 @@ def build(what: tuple[str, ...], kubernetes: str) -> None:
     servers = not what or "all" in what
     targets = [
         makers.target(tool, program)
-        for tool in tools.known(kubernetes)
+        for tool in (*tools.needed(kubernetes), tools.helm())
         for program in (*tool.programs, *tool.optional)
         if program.name in wanted or (servers and program in tool.programs)
     ]

@@ -146,35 +146,17 @@ def argo() -> Tool:
 
 
 def helm() -> Tool:
-    """Return Helm, which installs Tiphys' own chart; a lab starts without it."""
-    program = Program(
-        name="helm", package="helm.sh/helm/v3/cmd/helm", ask_version=("version", "--short")
-    )
-    # The versions that `helm template` and `helm lint` take for the cluster's when none is said.
-    minor = KUBERNETES_VERSIONS[0].split(".")[1]
-    packages = ("chartutil", "lint/rules")
-    fields = (("k8sVersionMajor", "1"), ("k8sVersionMinor", minor))
+    """Return Helm, which installs charts; no lab needs it."""
+    module = "helm.sh/helm/v3"
     return Tool(
         name="helm",
         version=HELM_VERSION,
         programs=(),
-        optional=(program,),
-        stamps=(
-            ("helm.sh/helm/v3/internal/version.version", HELM_VERSION),
-            *(
-                (f"helm.sh/helm/v3/pkg/{package}.{field}", value)
-                for package in packages
-                for field, value in fields
-            ),
-        ),
+        optional=(Program(name="helm", package=f"{module}/cmd/helm", ask_version=("version",)),),
+        stamps=((f"{module}/internal/version.version", HELM_VERSION),),
     )
 
 
 def needed(kubernetes_version: str) -> tuple[Tool, ...]:
     """Return the tools of a lab, the quickest to build first."""
     return (etcd(), kubernetes(kubernetes_version), argo())
-
-
-def known(kubernetes_version: str) -> tuple[Tool, ...]:
-    """Return all tools: those of a lab, and those that are built on demand only."""
-    return (*needed(kubernetes_version), helm())

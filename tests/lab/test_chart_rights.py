@@ -55,7 +55,7 @@ MAY = {
         *((verb, "secrets", SYSTEM, name) for name in OWN_SECRETS for verb in (*READ, "patch")),
         ("create", "secrets", SYSTEM, ""),
         ("patch", "configmaps", SYSTEM, "tiphys-public-keys"),
-        ("patch", "configmaps", SYSTEM, "tiphys-namespaces"),
+        ("update", "tiphys.dev/steerednamespaces", SYSTEM, "tiphys"),
         (
             "patch",
             "admissionregistration.k8s.io/mutatingwebhookconfigurations",

@@ -83,5 +83,4 @@ seccompProfile:
 {{- end }}
 {{- define "tiphys.configMaps" -}}
 - tiphys-public-keys
-- tiphys-namespaces
 {{- end }}
