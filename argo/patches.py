@@ -258,7 +258,7 @@ def _preference(placement: decisions.Placement) -> Object:
 
 def _sized(pod: Object, sizings: Sequence[decisions.Sizing]) -> Patch:
     patch: Patch = []
-    places = {container.get("name"): (path, container) for path, container in _containers(pod)}
+    places = {container["name"]: (path, container) for path, container in _containers(pod)}
     for sizing in sizings:
         if sizing.container not in places:
             raise errors.InputError(f"no container {sizing.container!r} for the decided size")
@@ -315,11 +315,11 @@ def _requests(
 
 
 def _containers(pod: Object) -> Iterator[tuple[str, Object]]:
-    """Yield every container of the pod with its JSON pointer."""
+    """Yield every container of the pod that has a name, with its JSON pointer."""
     spec = _part(pod, "spec")
     for field in ("containers", "initContainers"):
         for place, container in enumerate(_part_list(spec, field)):
-            if isinstance(container, Mapping):
+            if isinstance(container, Mapping) and isinstance(container.get("name"), str):
                 yield f"/spec/{field}/{place}", container
 
 

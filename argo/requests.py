@@ -14,7 +14,9 @@ HUGE_PAGES = "hugepages-"
 ONE_POD = amounts.Amounts(others=((amounts.PODS, 1),))
 MEMORISED_LISTS = 4096
 """Distinct resource lists whose amounts are kept; a cluster has few."""
-_LONGEST_MEMORISED = 16
+_LONGEST_LIST = 16
+_LONGEST_NAME = 256
+"""What is longer is read each time, so that nobody can fill the memory through a cache."""
 
 
 def amounts_at(parent: documents.Document, key: str, where: str) -> amounts.Amounts:
@@ -23,7 +25,12 @@ def amounts_at(parent: documents.Document, key: str, where: str) -> amounts.Amou
     if not listed:
         return amounts.NOTHING
     try:
-        if len(listed) <= _LONGEST_MEMORISED and all(type(text) is str for text in listed.values()):
+        if len(listed) <= _LONGEST_LIST and all(
+            type(text) is str
+            and len(text) <= quantities.LONGEST_TEXT
+            and len(name) <= _LONGEST_NAME
+            for name, text in listed.items()
+        ):
             return _memorised(tuple(listed.items()))
         return amounts.Amounts.read(listed)
     except quantities.QuantityError as error:

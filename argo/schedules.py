@@ -37,6 +37,7 @@ _FIELDS: tuple[tuple[str, int, int, Mapping[str, int]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of week", 0, 6, _DAYS),
 )
+_LONGEST = 400
 _ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*)")
 _RANGE = re.compile(r"(?P<low>\*|\?|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>[0-9]{1,4}))?")
 
@@ -60,6 +61,8 @@ class Schedule:
 
 def read(written: str, *, zone: str = "") -> Schedule:
     """Return a schedule.  Raises `InputError`."""
+    if len(written) > _LONGEST:
+        raise errors.InputError(f"schedule {written!r:.80}: longer than {_LONGEST} characters")
     text = written.strip()
     if found := _ZONE.fullmatch(text):
         zone, text = found[1], found[2].strip()

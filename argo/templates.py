@@ -1,7 +1,6 @@
 """Templates: where a reference leads, and what of a template matters for scheduling."""
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -274,7 +273,6 @@ def _image(containers: list[pods.Container], kind: str) -> str:
     return containers[0].image
 
 
-@functools.lru_cache(maxsize=1024)
 def patched(patch: str) -> tuple[int | None, int | None]:
     """Return millicores and bytes that a filled `podSpecPatch` gives `main`; None = untouched.
 

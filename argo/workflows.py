@@ -55,6 +55,7 @@ def _read(obj: documents.Document, objects: templates.Objects) -> workflows.Work
     _follow(walk, spec, scope, frame, entrypoint=entrypoint, ended=ended)
     limit_s = documents.whole(spec, "activeDeadlineSeconds", "spec")
     locks, waits_for = _locks(status, found)
+    deadline_at = _deadline_at(metadata, created_at, unknowns)
     return workflows.Workflow(
         namespace=namespace,
         name=name,
@@ -63,7 +64,7 @@ def _read(obj: documents.Document, objects: templates.Objects) -> workflows.Work
         unknowns=tuple(unknowns),
         priority=documents.whole(spec, "priority", "spec") or 0,
         created_at=created_at,
-        deadline_at=_deadline_at(metadata, created_at, unknowns),
+        deadline_at=deadline_at,
         ends_by_at=None if limit_s is None else (started_at or created_at) + limit_s,
         suspended=documents.switch(written, "suspend", "spec"),
         shutting_down=bool(documents.text(written, "shutdown", "spec")),
