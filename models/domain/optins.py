@@ -8,6 +8,7 @@ A value that cannot be read is never guessed: the workflow counts as not opted i
 names the object, the annotation and how to write it.
 """
 
+import contextlib
 import dataclasses
 import enum
 import re
@@ -138,7 +139,10 @@ def _policy(text: object) -> str:
 
 
 def _deadline_s(text: object) -> float:
-    deadline_s = durations.read(text) if isinstance(text, str) and len(text) <= _SHOWN else 0.0
+    deadline_s = 0.0
+    if isinstance(text, str) and len(text) <= _SHOWN:
+        with contextlib.suppress(errors.InputError):
+            deadline_s = durations.read(text)
     if 0 < deadline_s < float("inf"):
         return deadline_s
     raise errors.InputError(f"write a time above zero such as 90m or 2h, not {_shown(text)}")
