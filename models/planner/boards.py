@@ -30,6 +30,15 @@ LATER_NODES = 32
 NEVER = math.inf
 
 
+def expected(ends_at: float, at: float) -> float:
+    """Return when a run ends that should have ended at `ends_at`.
+
+    What is late by some time is expected to need half as long again, so that nobody waits for ever
+    for an end that is always near.
+    """
+    return ends_at if ends_at >= at else at + 0.5 * (at - ends_at)
+
+
 class Grip(enum.IntEnum):
     """How a change to come holds its room."""
 
@@ -107,6 +116,11 @@ class Board:
         self.free[node] -= asked
         self.changed.append(node)
 
+    def claim(self, node: int, asked: Row) -> None:
+        """Take room away from whoever comes later in this tick, for nobody that starts now."""
+        self.free[node] -= asked
+        self.changed.append(node)
+
     def book(
         self, node: int, asked: Row, starts_at: float, *, ends_at: float, grip: Grip, holder: str
     ) -> None:
@@ -124,14 +138,19 @@ class Board:
         if known is None:
             room = self.rooms[node]
             holders = room.holders or ("",) * len(room.frees_at)
-            known = self._changes[node] = [
+            known = [
                 Change(
-                    max(ends_at, self.at) + FREE_LAG_S, self._resources.row(amount), Grip.END, who
+                    expected(ends_at, self.at) + FREE_LAG_S,
+                    self._resources.row(amount),
+                    Grip.END,
+                    who,
                 )
                 for (ends_at, amount), who in zip(
                     room.frees_at[:NEXT_ENDS], holders[:NEXT_ENDS], strict=True
                 )
             ]
+            known.sort(key=lambda change: change.time)
+            self._changes[node] = known
         return known
 
     def fits_on(self, node: int, asked: Row) -> bool:

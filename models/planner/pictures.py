@@ -120,13 +120,18 @@ class Picture:
         known = self._moulds.get((signature, requests))
         if known is None:
             asked = self.resources.row(requests)
-            could = self.masks.allowed(signature).copy()
-            for place, amount in enumerate(asked):
-                if amount > 0:
-                    could &= self.whole[:, place] >= amount
+            could = self.could(signature, asked)
             known = Mould(asked, could & self.open, bool(could.any()))
             self._moulds[signature, requests] = known
         return known
+
+    def could(self, signature: masks.Signature, asked: boards.Row) -> boards.Bools:
+        """Return [N] whether a node would do, were it empty and not cordoned."""
+        could = self.masks.allowed(signature).copy()
+        for place, amount in enumerate(asked):
+            if amount > 0:
+                could &= self.whole[:, place] >= amount
+        return could
 
     def _read(self, place: int, room: snapshots.Room) -> None:
         self.free[place] = self.resources.row(room.free)

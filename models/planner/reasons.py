@@ -251,7 +251,7 @@ class Words:
             (
                 placed.index
                 for placed in reversed(tick.placed)
-                if placed.node >= 0 and held.shape.may[placed.node]
+                if placed.rank < held.rank and placed.node >= 0 and held.shape.may[placed.node]
             ),
             -1,
         )
@@ -293,7 +293,7 @@ class Words:
         released = [
             waiting[placed.index].pod.key
             for placed in tick.placed
-            if placed.node >= 0 and held.shape.may[placed.node] and placed.rank < held.rank
+            if placed.rank < held.rank and self._meet(placed.shape, held.shape)
         ]
         ahead = [
             waiting[other.index].pod.key
@@ -333,7 +333,11 @@ class Words:
         picture, at = tick.picture, tick.snapshot.at
         places = np.flatnonzero(shape.may)
         if not len(places):
-            return Lack("Every node that it may use is cordoned or not ready.")
+            could = np.flatnonzero(picture.could(shape.signature, shape.asked))
+            return Lack(
+                "Every node that it may use is cordoned or not ready.",
+                (picture.rooms[int(could[0])].node.name,),
+            )
         soonest = places[np.argsort(picture.first_end[places], kind="stable")[: boards.LATER_NODES]]
         found: tuple[float, int, tuple[str, ...]] = (boards.NEVER, int(soonest[0]), ())
         for node in soonest.tolist():

@@ -1,8 +1,8 @@
 """One walk over the order: who is released where, who is held and why.
 
 A pod takes the node that ends it first.  It is held when nothing has room (ROOM), when those
-before it took the room or room is kept for somebody (ORDER, SHARE), or when a busy faster node would
-end it clearly sooner (WAIT).  What was given away counts for those behind.
+before it took the room or room is kept for somebody (ORDER, SHARE), or when a busy faster node
+would end it clearly sooner (WAIT).  What was given away counts for those behind.
 """
 
 import dataclasses
@@ -17,6 +17,9 @@ CLEARLY = 0.15
 """A wait must bring the end forward by this part of the time until then (docs/policies.md)."""
 MOST_KEPT = 16
 """Pods for which room is kept at a time; more would leave nothing to fill in behind."""
+HEADS_KEPT = 4
+"""Pods at the head of any order for which room is kept, so that large ones are not passed by for
+ever by small ones (EASY backfilling keeps it for one, Lifka 1995; sweep: docs/policies.md)."""
 MOST_EXPECTED = 64
 """Held pods whose later starts count when one behind asks what a wait would give it."""
 MOST_WAITS = 64
@@ -88,6 +91,8 @@ class Tick:
         self.held: list[Held] = []
         self.kept: dict[int, int] = {}
         """Node and the pod for which room is kept there."""
+        self.claims: dict[int, tuple[boards.Row, int]] = {}
+        """Node, room there that held pods of higher priority could use now, the last of them."""
         self.waiters = 0
         self._expected = 0
         self._short: list[Held] = []
@@ -109,7 +114,8 @@ class Tick:
                     kind = plans.HoldKind.ORDER if shape.ever else plans.HoldKind.NEVER
                     self.held.append(Held(index, rank, kind, shape))
                     continue
-                placed = self.settle(index, rank, overdue=overdue, keeps=overdue or others_behind)
+                keeps = overdue or others_behind or len(self.kept) < HEADS_KEPT
+                placed = self.settle(index, rank, overdue=overdue, keeps=keeps)
                 if placed is not None:
                     placed.overdue, placed.by_share = overdue, by_share
                     self.placed.append(placed)
@@ -308,6 +314,15 @@ class Tick:
     def _hold_for_room(self, index: int, rank: int, shape: pictures.Shape, *, keeps: bool) -> None:
         kind = plans.HoldKind.ORDER if shape.fitted else plans.HoldKind.ROOM
         held = Held(index, rank, kind, shape)
+        for node, (claimed, keeper) in self.claims.items():
+            whole = [have + more for have, more in zip(self.board.free[node], claimed, strict=True)]
+            if shape.may[node] and boards.holds(whole, shape.asked):
+                self.held.append(
+                    dataclasses.replace(
+                        held, kind=plans.HoldKind.ORDER, fits=True, node=node, kept_for=keeper
+                    )
+                )
+                return
         self.held.append(held)
         if keeps and len(self.kept) < MOST_KEPT and self._book(held, boards.Grip.FIRM):
             self.kept.setdefault(held.node, index)
@@ -326,6 +341,9 @@ class Tick:
             places = np.flatnonzero(held.shape.fits)
             if len(places):
                 node = held.instead if held.instead in places else int(places[0])
-                self.board.free[node] -= held.shape.asked
-                self.board.changed.append(node)
-                self.kept.setdefault(node, held.index)
+                before = (
+                    self.claims[node][0] if node in self.claims else (0.0,) * len(held.shape.asked)
+                )
+                total = tuple(a + b for a, b in zip(before, held.shape.asked, strict=True))
+                self.claims[node] = (total, held.index)
+                self.board.claim(node, held.shape.asked)

@@ -51,7 +51,7 @@ class Task:
     parents: list["Task"] = dataclasses.field(default_factory=list)
     children: list["Task"] = dataclasses.field(default_factory=list)
     identity: workflows.Identity | None = None
-    estimate: snapshots.Estimate = snapshots.Estimate(centre_s=60.0)
+    estimate: snapshots.Estimate | None = None
     factors: tuple[tuple[str, float], ...] = ()
     path_s: float = 0.0
     created_at: float | None = None
@@ -192,10 +192,11 @@ class Simulation:
         runs: Sequence[Run],
         nodes: Sequence[tuple[clusters.Node, float]],
         *,
-        book: books.Book = books.Book(),
+        book: books.Book | None = None,
         policy: rankings.Policy | None = None,
-        choices: settings.PolicySettings = settings.PolicySettings(),
+        choices: settings.PolicySettings | None = None,
     ) -> None:
+        choices = choices or settings.PolicySettings()
         self.runs = runs
         self.nodes = {node.name: node for node, _ in nodes}
         self.speeds = {node.name: speed for node, speed in nodes}
@@ -204,7 +205,7 @@ class Simulation:
         self.groups, self.group_of = groups.of(
             [node for node, _ in nodes], choices.placement.topology_keys
         )
-        self.book = book
+        self.book = book or books.Book()
         self.policy = policy
         self.choices = choices
         self.picture = pictures.Picture()
