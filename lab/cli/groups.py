@@ -21,6 +21,8 @@ COMMANDS = {
     "nodes": ("lab.cli.clusters:nodes", "List the nodes and what is requested of them."),
     "component": ("lab.cli.components:component", "Stop, start or disturb one component."),
     "build": ("lab.cli.builds:build", "Build the programs of a lab into the cache."),
+    "install": ("lab.cli.installs:install", "Install Tiphys by its chart and wait until ready."),
+    "uninstall": ("lab.cli.installs:uninstall", "Take Tiphys out of a lab again."),
     "run": ("lab.cli.runs:run", "Submit a mix of workflows and wait for their end."),
     "measure": ("lab.cli.measures:measure", "Judge a run and write its report."),
     "workload": ("lab.cli.workloads:workload", "Make and look at workloads without running them."),

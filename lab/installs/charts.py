@@ -13,6 +13,7 @@ FOLDER = Path(__file__).parents[2] / "charts" / "tiphys"
 RELEASE = "tiphys"
 NAMESPACE = "tiphys-system"
 RELEASER_NAMESPACE = "tiphys-release"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SUBJECT = "O=system:apiserver,CN=kube-apiserver"
 """Of the certificate that the lab's API server shows to webhooks."""
 WEBHOOK_PORT = 8443
@@ -52,6 +53,13 @@ def merged(below: Mapping[str, object], above: Mapping[str, object]) -> apis.Obj
     return joined
 
 
+async def apply_definitions(api: apis.Api) -> None:
+    """Bring the CRDs up to the chart's: Helm makes them once and never touches them again."""
+    for file in sorted((FOLDER / "crds").glob("*.yaml")):
+        for item in helms.objects(file.read_text()):
+            await api.apply(f"{DEFINITIONS}/{item['metadata']['name']}", item)
+
+
 def install(program: Path, home: homes.Home, chosen: Mapping[str, object]) -> str:
     """Install the chart, or bring what is installed up to it; returns what Helm said."""
     command = ["upgrade", RELEASE, str(FOLDER), "--install", "--create-namespace"]
@@ -89,9 +97,9 @@ def manifest(
 
 async def wipe(api: apis.Api) -> None:
     """Delete what Helm leaves behind on purpose: CRDs, and what the leader made itself."""
-    for name in ("schedulingpolicies", "policyversions"):
-        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        await api.delete(f"{crds}/{name}.tiphys.dev")
+    for file in sorted((FOLDER / "crds").glob("*.yaml")):
+        for item in helms.objects(file.read_text()):
+            await api.delete(f"{DEFINITIONS}/{item['metadata']['name']}")
     for name in (NAMESPACE, RELEASER_NAMESPACE):
         with contextlib.suppress(errors.LabError):
             await api.delete(f"/api/v1/namespaces/{name}")

@@ -8,7 +8,7 @@
 
 {{- define "tiphys.webhookSettings" -}}
 {{- $listen := dict "port" .Values.webhook.port "healthPort" .Values.webhook.metricsPort -}}
-{{- $decisions := dict "serverName" (printf "tiphys-operator.%s.svc" .Release.Namespace) -}}
+{{- $decisions := dict "address" (printf "tiphys-operator.%s.svc:%v" .Release.Namespace .Values.operator.port) "serverName" (printf "tiphys-operator.%s.svc" .Release.Namespace) -}}
 {{- $known := dict "listen" $listen "decisions" $decisions "clients" (dict "subjects" .Values.webhook.clientSubjects) "cluster" (dict "namespace" .Release.Namespace) -}}
 {{- toYaml (mergeOverwrite $known .Values.webhook.settings) }}
 {{- end }}
