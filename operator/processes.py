@@ -29,8 +29,10 @@ from tiphys.operator import (
     clocks,
     credentials,
     decisions,
+    dispatchers,
     elections,
     estimates,
+    explanations,
     logs,
     metrics,
     namespaces,
@@ -42,6 +44,7 @@ from tiphys.operator import (
     settings,
     snapshots,
     statuses,
+    tallies,
     trusts,
     watches,
 )
@@ -76,6 +79,7 @@ class Parts:
     tls: servers.Identity
     trust: trusts.Follower
     decider: decisions.Decider
+    dispatcher: dispatchers.Dispatcher
 
 
 def assemble(
@@ -99,6 +103,21 @@ def assemble(
     )
     tls = servers.Identity()
     known = policies.Policies(cached)
+    measured = metrics.Metrics()
+    trust = trusts.Follower(api, namespace=chosen.namespace, clock=clock, served=tls.take)
+    dispatcher = dispatchers.Dispatcher(
+        api,
+        cached,
+        pictured,
+        assumed,
+        known,
+        election=election,
+        trust=trust,
+        chosen=chosen.dispatch,
+        clock=clock,
+        counted=tallies.Tallies(measured.registry),
+        disabled=disabled,
+    )
     return Parts(
         chosen=chosen,
         identity=identity,
@@ -106,7 +125,7 @@ def assemble(
         api=api,
         login=login,
         clock=clock,
-        measured=metrics.Metrics(),
+        measured=measured,
         cached=cached,
         assumed=assumed,
         policies=known,
@@ -114,7 +133,8 @@ def assemble(
         pictured=pictured,
         election=election,
         tls=tls,
-        trust=trusts.Follower(api, namespace=chosen.namespace, clock=clock, served=tls.take),
+        trust=trust,
+        dispatcher=dispatcher,
         decider=decisions.Decider(
             api,
             cached,
@@ -166,9 +186,10 @@ def leading(parts: Parts) -> tuple[Work, ...]:
     )
     if parts.disabled:
         # Without keys the webhook could not even be told that everything passes.
-        return (keeper.run,)
+        return (keeper.run, parts.dispatcher.run)
     return (
         keeper.run,
+        parts.dispatcher.run,
         recorders.Recorder(
             parts.cached,
             parts.estimates,
@@ -300,6 +321,14 @@ def _health(parts: Parts, stopping: asyncio.Event) -> web.Application:
         return web.Response(text="ok\n")
 
     application = web.Application()
+    explanations.Desk(
+        parts.cached,
+        parts.pictured,
+        parts.policies,
+        parts.dispatcher.holds,
+        election=parts.election,
+        clock=parts.clock,
+    ).mount(application)
     application.router.add_get("/metrics", page)
     application.router.add_get("/healthz", alive)
     application.router.add_get("/readyz", ready)

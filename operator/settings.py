@@ -102,6 +102,30 @@ class Certificates:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """How gates are opened (docs/dispatcher.md)."""
+
+    callers: int = 16
+    """Gates that are being opened at a time."""
+    most_per_tick: int = 100
+    """Gates that one plan opens at most; the next plan follows at once."""
+    stale_after_s: float = 10.0
+    """With caches older than that no gate is opened in turn."""
+    assume_s: float = 30.0
+    """For how long a released pod counts as being on its node before it is seen there."""
+    explain_after_s: float = 20.0
+    """A pod that waits longer is told why, on itself and in Events."""
+    explanations_per_second: int = 5
+    """Pods that are told so in a second, at most."""
+    events_per_second: int = 10
+    """Events that are written in a second, at most."""
+    recover_after_s: float = 30.0
+    """A released pod that its nodeSelector keeps unbound for longer may be given back to Argo."""
+    recover_most: int = 2
+    """So often at most for one task of a workflow."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
     """The whole file."""
 
@@ -117,6 +141,7 @@ class OperatorSettings:
     history: History = History()
     keys: Keys = Keys()
     certificates: Certificates = Certificates()
+    dispatch: Dispatch = Dispatch()
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> OperatorSettings:
@@ -150,6 +175,7 @@ def read(written: object, *, where: str = "settings") -> OperatorSettings:
         history=fields.group("history", _history),
         keys=fields.group("keys", _keys),
         certificates=fields.group("certificates", _certificates),
+        dispatch=fields.group("dispatch", _dispatch),
     )
     if not found.lease.renew_s < found.lease.fence_s < found.lease.duration_s:
         raise errors.InputError(f"{where}.lease: needs renew < fence < duration")
@@ -261,4 +287,18 @@ def _certificates(fields: _Fields) -> Certificates:
         leaf_life_s=fields.time_s("leaf_life_s"),
         renew_at=fields.share("renew_at"),
         overlap_s=fields.time_s("overlap_s"),
+    )
+
+
+def _dispatch(fields: _Fields) -> Dispatch:
+    return Dispatch(
+        callers=fields.whole("callers", least=1, most=128),
+        most_per_tick=fields.whole("most_per_tick", least=1, most=10_000),
+        stale_after_s=fields.time_s("stale_after_s"),
+        assume_s=fields.time_s("assume_s"),
+        explain_after_s=fields.time_s("explain_after_s"),
+        explanations_per_second=fields.whole("explanations_per_second", least=1, most=1000),
+        events_per_second=fields.whole("events_per_second", least=1, most=1000),
+        recover_after_s=fields.time_s("recover_after_s"),
+        recover_most=fields.whole("recover_most", most=100),
     )

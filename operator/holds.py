@@ -1,0 +1,113 @@
+"""What the last plan said of each pod that stays shut, for how long it could have gone, and why.
+
+The leader's memory for `explain`: the holds of the last plan, and the whole decisions of the latest
+releases, whose candidates and masks do not fit onto a pod.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from tiphys.models.domain import decisions, snapshots
+from tiphys.models.planner import plans
+from tiphys.operator import clocks, plannings
+
+MOST_RELEASED = 5_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One pod behind its gate, as the last plan saw it."""
+
+    planned: plannings.Planned
+    hold: plans.Hold
+    snapshot_version: int
+    snapshot_age_s: float
+    at: float
+    """Unix seconds of that plan."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Fits:
+    """For how long a pod could have gone, in seconds of the monotonic clock."""
+
+    uid: str
+    spent_s: float = 0.0
+    since: float | None = None
+
+
+class Holds:
+    """Kept by the dispatcher, one loop, no locks."""
+
+    def __init__(self, *, clock: clocks.Clock) -> None:
+        self._clock = clock
+        self._standing: dict[str, Standing] = {}
+        self._fits: dict[str, _Fits] = {}
+        self._released: collections.OrderedDict[str, decisions.Decision] = collections.OrderedDict()
+
+    def take(self, held: Sequence[plannings.Planned], picture: snapshots.Snapshot) -> float:
+        """Keep the holds of a plan; return in how many seconds a clock asks for the next."""
+        now_s, soon_s = self._clock.monotonic(), float("inf")
+        standing: dict[str, Standing] = {}
+        fits: dict[str, _Fits] = {}
+        for each in held:
+            hold, waiting = each.answer, each.waiting
+            assert isinstance(hold, plans.Hold)
+            standing[hold.uid] = Standing(
+                planned=each,
+                hold=hold,
+                snapshot_version=picture.version,
+                snapshot_age_s=picture.age_s,
+                at=picture.at,
+            )
+            known = self._fits.get(waiting.pod.key)
+            if known is None or known.uid != hold.uid:
+                known = _Fits(hold.uid)
+            if known.since is not None:
+                known.spent_s += now_s - known.since
+            known.since = now_s if hold.fits else None
+            if hold.fits or known.spent_s:
+                fits[waiting.pod.key] = known
+            if hold.fits:
+                gate = each.chosen.choices.gate
+                soon_s = min(soon_s, gate.max_hold_s - known.spent_s)
+            if hold.kind is plans.HoldKind.WAIT and hold.until is not None:
+                soon_s = min(soon_s, hold.until - picture.at)
+            if waiting.must_open_by is not None:
+                soon_s = min(soon_s, waiting.must_open_by - picture.at)
+        self._standing, self._fits = standing, fits
+        return soon_s
+
+    def held_s(self, key: str) -> float:
+        """Return for how long a pod would have fitted and was held, seconds; by its key."""
+        known = self._fits.get(key)
+        if known is None:
+            return 0.0
+        running_s = self._clock.monotonic() - known.since if known.since is not None else 0.0
+        return known.spent_s + running_s
+
+    def let_go(self, decision: decisions.Decision) -> None:
+        """Keep the whole decision of a release."""
+        self._standing.pop(decision.pod_uid, None)
+        self._released[decision.pod_uid] = decision
+        while len(self._released) > MOST_RELEASED:
+            self._released.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all, at the beginning of a term."""
+        self._standing.clear()
+        self._fits.clear()
+        self._released.clear()
+
+    def standing(self, uid: str) -> Standing | None:
+        """Return what the last plan said of a gated pod."""
+        return self._standing.get(uid)
+
+    def released(self, uid: str) -> decisions.Decision | None:
+        """Return the decision that let a pod go, if it was among the latest."""
+        return self._released.get(uid)
+
+    def of_workflow(self, uid: str) -> Iterable[Standing]:
+        """Return what the last plan said of the gated pods of a Workflow, in order of rank."""
+        found = [s for s in self._standing.values() if s.planned.waiting.pod.workflow_uid == uid]
+        return sorted(found, key=lambda each: each.hold.rank)
