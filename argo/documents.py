@@ -11,6 +11,7 @@ from tiphys.models.domain import errors
 Document = Mapping[str, object]
 EMPTY: Document = {}
 _NOTHING: list[object] = []
+_NO_OBJECTS: list[Document] = []
 _SHOWN = 80
 
 
@@ -36,11 +37,15 @@ def items(parent: Document, key: str, where: str = "") -> list[object]:
 
 def mappings(parent: Document, key: str, where: str = "") -> list[Document]:
     """Return the list of objects at `key`; an empty one if there is none."""
-    values = items(parent, key, where)
-    for place, value in enumerate(values):
+    values = parent.get(key)
+    if values is None:
+        return _NO_OBJECTS
+    if not isinstance(values, list):
+        raise _wrong(where, key, "a list", values)
+    for value in values:
         if not isinstance(value, dict):
-            raise _wrong(where, f"{key}[{place}]", "an object", value)
-    return values  # type: ignore[return-value]
+            raise _wrong(where, f"{key}[{values.index(value)}]", "an object", value)
+    return values
 
 
 def text(parent: Document, key: str, where: str = "") -> str:

@@ -241,7 +241,7 @@ def _times(
             if not times:
                 continue
             at = moments.read(times, "startedAt", "status.containerStatuses.state")
-            if at is not None and state.get("name") in working:
+            if at is not None and documents.text(state, "name", "status") in working:
                 begun.append(at)
             until = moments.read(times, "finishedAt", "status.containerStatuses.state")
             if until is not None:

@@ -108,17 +108,17 @@ def of_pod(
     with the sidecars before it.  `pod_level` replaces what the containers come to in those of
     `pod_level_names` that may be asked for at pod level.
     """
-    together = amounts.NOTHING
+    total = highest = sidecars = amounts.NOTHING
     for container in containers:
-        together += container.requests
-    sidecars = highest = amounts.NOTHING
+        total = _sum(total, container.requests)
     for container in init_containers:
+        step = _sum(sidecars, container.requests)
         if container.restartable:
-            sidecars += container.requests
-            highest = highest.most(sidecars)
-        else:
-            highest = highest.most(sidecars + container.requests)
-    total = (together + sidecars).most(highest)
+            sidecars = step
+            total = _sum(total, container.requests)
+        highest = step if highest is amounts.NOTHING else highest.most(step)
+    if highest is not amounts.NOTHING:
+        total = total.most(highest)
     names = [
         name
         for name in pod_level_names
@@ -126,7 +126,14 @@ def of_pod(
     ]
     if names:
         total = _replaced(total, pod_level, names)
-    return total + overhead + ONE_POD
+    return _sum(total, overhead) + ONE_POD
+
+
+def _sum(left: amounts.Amounts, right: amounts.Amounts) -> amounts.Amounts:
+    """Return the sum; most containers ask for nothing."""
+    if right is amounts.NOTHING:
+        return left
+    return right if left is amounts.NOTHING else left + right
 
 
 def _replaced(

@@ -3,110 +3,84 @@
 Nodes get the names that Argo's controller gives them, so what already exists is found by its name,
 and what does not exist yet stands beside it in one DAG.  Source: workflow/controller of Argo v4.0.5
 (dag.go, steps.go, operator.go, hooks.go, exit_handler.go).
-
-This file is longer than most because the calls of one walk share one state.
 """
 
-import bisect
-import dataclasses
-
-from tiphys.argo import dependencies, documents, expansions, nodes, parameters, templates
-from tiphys.models.domain import errors, quantities, workflows
+from tiphys.argo import dependencies, documents, expansions, parameters, tasks, templates
+from tiphys.models.domain import workflows
 
 MOST_CALLS = 20_000
 """Calls of templates that are followed; then the rest is one unknown.  Bounds time and memory
 against specs that call themselves without end or double at each level."""
 DEEPEST = 100
 """Calls within calls, as Argo's own limit."""
-MOST_UNKNOWNS = 50
-_NO_STATUS: dict[int, str] = {}
 _EXIT = "exit"
-
-Ids = tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Call:
-    """One call of a template: where it stands and what is already certain of it."""
-
-    path: str
-    """Name of its node without the name of the Workflow in front."""
-    parents: Ids
-    frame: parameters.Frame
-    """Of the caller: its arguments are filled here."""
-    scope: templates.Scope
-    depth: int = 0
-    count: int | None = 1
-    conditional: bool = False
-    exit_handler: bool = False
-    over: bool = False
-    """What is around it has ended: what has not begun never will."""
+_GROUP = "TaskGroup"
+_RETRY = "Retry"
 
 
 class Walk:
-    """Collects tasks, parents first, and what is not known."""
+    """Follows calls of templates and collects the tasks that they come to."""
 
     def __init__(
         self,
-        *,
-        workflow: str,
-        entrypoint: str,
-        found: nodes.Nodes,
+        collection: tasks.Collection,
         library: templates.Library,
-        unknowns: list[str],
+        *,
         retried: bool,
         parallelism: bool,
     ) -> None:
-        self.tasks: list[workflows.Task] = []
-        self._unknowns = unknowns
-        self._workflow = workflow
-        self._entrypoint = entrypoint
-        self._nodes = found
+        self._collection = collection
         self._library = library
         self._retried = retried
+        """Whether the Workflow has a retry strategy, which then holds for all templates."""
         self._parallelism = parallelism
         self._facts: dict[int, templates.Facts] = {}
         self._stack: list[int] = []
         self._calls = 0
-        self._ids: set[str] = set()
-        self._named: set[str] = set()
-        self._names: list[str] | None = None
 
-    def call(self, step: documents.Document, at: _Call) -> Ids:
+    def call(self, step: documents.Document, at: tasks.Call) -> tasks.Ids:
         """Follow what a step or task runs; returns the ids of the tasks that end it."""
+        collection = self._collection
         self._calls += 1 + len(at.parents) // 64
         if self._calls > MOST_CALLS or at.depth > DEEPEST:
-            self._unknown(f"more than {MOST_CALLS} calls of templates, or {DEEPEST} within another")
+            collection.unknown(
+                f"more than {MOST_CALLS} calls of templates, or {DEEPEST} within another"
+            )
             return at.parents
-        node = self._nodes.by_name.get(self._workflow + at.path)
+        node = collection.node(at.path)
         if node and (node.state is workflows.TaskState.SKIPPED or node.cached):
-            return (self._skipped(step, at, node),)
+            return (collection.add_skipped(at, node, documents.text(step, "template", at.path)),)
         name = documents.text(step, "name", at.path)
-        found = self._library.find(step, at.scope, f"'{name or self._display(at.path)}'")
+        found = self._library.find(step, at.scope, f"'{name or collection.display(at.path)}'")
         if isinstance(found, str):
-            return self._from_status(at, found)
-        facts = self._facts.get(id(found.template))
-        if facts is None:
-            facts = self._facts[id(found.template)] = templates.facts(found.template, found.name)
-        if node is None and id(found.template) in self._stack:
             if not at.over:
-                self._unknown(f"template '{found.name}' calls itself, how often is not known")
-            return (self._leaf(at, found, facts, stands_for=None),)
+                collection.unknown(found)
+            return collection.add_unseen(at)
+        template_id = id(found.template)
+        facts = self._facts.get(template_id)
+        if facts is None:
+            facts = self._facts[template_id] = templates.facts(found.template, found.name)
+        if node is None and template_id in self._stack:
+            if not at.over:
+                collection.unknown(f"template '{found.name}' calls itself, how often is not known")
+            return (collection.add(at, found, facts, at.frame, count=None),)
         frame = parameters.Frame(
             at.frame.run,
             caller=at.frame,
             inputs=facts.inputs,
             arguments=documents.mapping(step, "arguments", f"'{name}'"),
         )
-        self._stack.append(id(found.template))
-        if facts.retried or self._retried:
-            ends = self._attempts(at, found, facts, frame, node)
+        self._stack.append(template_id)
+        # What exists without a retry node was made before the strategy, or could not be made.
+        if (facts.retried or self._retried) and (node is None or node.type == _RETRY):
+            ended = node is not None and node.state.ended
+            ends = self._attempts(at, found, facts, frame, over=at.over or ended)
         else:
             ends = self._body(at, found, facts, frame)
         self._stack.pop()
         return ends
 
-    def with_hooks(self, step: documents.Document, at: _Call) -> Ids:
+    def with_hooks(self, step: documents.Document, at: tasks.Call) -> tasks.Ids:
         """Follow a step or task together with its exit handler and its other hooks."""
         ends = self.call(step, at)
         hooks = documents.mapping(step, "hooks", at.path)
@@ -117,381 +91,235 @@ class Walk:
         self,
         hooks: documents.Document,
         on_exit: str,
-        at: _Call,
-        ends: Ids,
+        at: tasks.Call,
+        ends: tasks.Ids,
         *,
         arguments: documents.Document = documents.EMPTY,
-    ) -> Ids:
+    ) -> tasks.Ids:
         """Follow the hooks around the call `at`, which `ends` end; returns what ends the hooks.
 
         `arguments` are given to an exit handler that stands as a template's name only.
         """
         found: list[str] = []
-        node = self._nodes.by_name.get(self._workflow + at.path)
+        where = f"hooks of '{self._collection.display(at.path)}'"
+        node = self._collection.node(at.path)
         gone = at.over or (node is not None and node.state is workflows.TaskState.SKIPPED)
+        passed = gone or (node is not None and node.state.ended)
         for name in hooks:
-            hook = documents.mapping(hooks, name, f"hooks of '{self._display(at.path)}'")
-            if name == _EXIT or not hook:
-                continue
-            passed = gone or (node is not None and node.state.ended)
-            path = f"{at.path}.hooks.{name}"
-            found += self.call(
-                hook, dataclasses.replace(at, path=path, conditional=True, over=passed)
-            )
-        last = documents.mapping(hooks, _EXIT, f"hooks of '{self._display(at.path)}'")
+            hook = documents.mapping(hooks, name, where)
+            if name != _EXIT and hook:
+                beside = at.at(f"{at.path}.hooks.{name}", at.parents, over=passed)
+                beside.conditional = True
+                found += self.call(hook, beside)
+        last = documents.mapping(hooks, _EXIT, where)
         if last or on_exit:
-            maybe = bool(documents.text(last, "expression", "hooks.exit"))
-            around = dataclasses.replace(
-                at,
-                path=f"{at.path}.onExit",
-                parents=ends,
-                conditional=at.conditional or maybe,
-                exit_handler=True,
-                over=gone,
-            )
-            found += self.call(last or {"template": on_exit, "arguments": arguments}, around)
+            after = at.at(f"{at.path}.onExit", ends, over=gone)
+            after.conditional = at.conditional or bool(documents.text(last, "expression", where))
+            after.exit_handler = True
+            found += self.call(last or {"template": on_exit, "arguments": arguments}, after)
         return tuple(found)
-
-    def rest(self) -> None:
-        """Add what exists in the status although nothing in the spec leads there."""
-        for node in self._nodes.by_name.values():
-            if node.type in nodes.LEAVES and node.name not in self._named:
-                self._add_node(node, parents=(), exit_handler=False)
 
     def _body(
         self,
-        at: _Call,
+        at: tasks.Call,
         found: templates.Found,
         facts: templates.Facts,
         frame: parameters.Frame,
-    ) -> Ids:
+    ) -> tasks.Ids:
         if facts.type == "dag":
             return self._dag(at, found, facts, frame)
         if facts.type == "steps":
             return self._steps(at, found, facts, frame)
         if facts.kind is None:
-            self._unknown(f"template '{found.name}' has no type that is known here")
-            return self._from_status(at, "")
-        return (self._leaf(at, found, facts, stands_for=at.count, frame=frame),)
+            self._collection.unknown(f"template '{found.name}' has no type that is known here")
+            return self._collection.add_unseen(at)
+        return (self._collection.add(at, found, facts, frame, count=at.count),)
 
     def _attempts(
         self,
-        at: _Call,
+        at: tasks.Call,
         found: templates.Found,
         facts: templates.Facts,
         frame: parameters.Frame,
-        node: nodes.Node | None,
-    ) -> Ids:
+        *,
+        over: bool,
+    ) -> tasks.Ids:
         """Follow the attempts so far, each after the one before; the first if there is none yet."""
-        if node and node.type != "Retry":  # a Skipped one, or made otherwise
-            return self._body(at, found, facts, frame)
         attempt, ends = 0, at.parents
-        over = at.over or (node is not None and node.state.ended)
         while True:
             path = f"{at.path}({attempt})"
-            if attempt and self._workflow + path not in self._nodes.by_name:
+            if attempt and self._collection.node(path) is None:
                 return ends
             frame.siblings = {}
-            ends = self._body(
-                dataclasses.replace(at, path=path, parents=ends, over=over), found, facts, frame
-            )
+            ends = self._body(at.at(path, ends, over=over), found, facts, frame)
             attempt += 1
 
     def _steps(
         self,
-        at: _Call,
+        at: tasks.Call,
         found: templates.Found,
         facts: templates.Facts,
         frame: parameters.Frame,
-    ) -> Ids:
+    ) -> tasks.Ids:
         where = f"template '{found.name}'.steps"
         over = self._over(at)
         ends = at.parents
-        for place, group in enumerate(documents.items(found.template, "steps", where)):
+        for place, written in enumerate(documents.items(found.template, "steps", where)):
+            group = documents.mappings({"group": written}, "group", f"{where}[{place}]")
             following: list[str] = []
-            for step in documents.mappings({"steps": group}, "steps", f"{where}[{place}]"):
+            made: dict[str, str] = {}
+            for step in group:
                 name = documents.text(step, "name", where)
                 path = f"{at.path}[{place}].{name}"
-                call = dataclasses.replace(
-                    at,
-                    path=path,
-                    parents=ends,
-                    frame=frame,
-                    scope=found.scope,
-                    depth=at.depth + 1,
-                    conditional=at.conditional or bool(step.get("when")),
-                    over=over,
+                maybe = at.conditional or bool(step.get("when"))
+                following += self._fanned(
+                    step, self._inside(at, path, ends, frame, found, maybe=maybe, over=over), facts
                 )
-                following += self._fanned(step, call, facts)
-            # Only now: steps of one group do not see one another.
-            for step in documents.mappings({"steps": group}, "steps", where):
-                name = documents.text(step, "name", where)
-                frame.siblings[name] = f"{self._workflow}{at.path}[{place}].{name}"
+                made[name] = self._collection.name(path)
+            frame.siblings |= made  # only now: steps of one group do not see one another
             ends = _distinct(following) if following else ends
         return ends
 
     def _dag(
         self,
-        at: _Call,
+        at: tasks.Call,
         found: templates.Found,
         facts: templates.Facts,
         frame: parameters.Frame,
-    ) -> Ids:
+    ) -> tasks.Ids:
         where = f"template '{found.name}'.dag"
         dag = documents.mapping(found.template, "dag", where)
         listed: dict[str, documents.Document] = {}
         choosing: set[str] = set()
-        waits: dict[str, Ids] = {}
+        waits: dict[str, tasks.Ids] = {}
         for task in documents.mappings(dag, "tasks", where):
             name = documents.text(task, "name", where)
             listed[name] = task
-            waits[name], chooses = self._waits(task, where)
+            waits[name], chooses = _waits(task, where)
             if chooses or task.get("when"):
                 choosing.add(name)
-            frame.siblings[name] = f"{self._workflow}{at.path}.{name}"
-        for name, needs in waits.items():
-            if absent := [need for need in needs if need not in listed]:
-                self._unknown(
-                    f"task '{name}' of '{found.name}' waits for '{absent[0]}': no such task"
-                )
-                waits[name] = tuple(need for need in needs if need in listed)
-        if written := documents.text(dag, "target", where):
-            target = parameters.fill(written, frame)
-            if target is None:
-                self._unknown(
-                    f"which tasks of '{found.name}' are wanted is not known: {written:.80}"
-                )
-            else:
-                wanted = _upwards(target.split(), waits)
-                waits = {name: needs for name, needs in waits.items() if name in wanted}
-        order, cyclic = dependencies.ordered(waits)
-        if cyclic:
-            self._unknown(f"tasks of '{found.name}' wait for one another: {', '.join(cyclic[:5])}")
+            frame.siblings[name] = self._collection.name(f"{at.path}.{name}")
+        order = self._ordered(found.name, waits, documents.text(dag, "target", where), frame)
         over = self._over(at)
-        ends_of: dict[str, Ids] = {}
-        inner = {need for needs in waits.values() for need in needs}
+        ends_of: dict[str, tasks.Ids] = {}
+        inner: set[str] = set()
         for name, needs in order:
-            call = dataclasses.replace(
-                at,
-                path=f"{at.path}.{name}",
-                parents=_union([ends_of[need] for need in needs]) if needs else at.parents,
-                frame=frame,
-                scope=found.scope,
-                depth=at.depth + 1,
-                conditional=at.conditional or name in choosing,
-                over=over,
+            if self._calls > MOST_CALLS:
+                break
+            parents = _union([ends_of[need] for need in needs]) if needs else at.parents
+            inner.update(needs)
+            maybe = at.conditional or name in choosing
+            path = f"{at.path}.{name}"
+            ends_of[name] = self._fanned(
+                listed[name],
+                self._inside(at, path, parents, frame, found, maybe=maybe, over=over),
+                facts,
             )
-            ends_of[name] = tuple(self._fanned(listed[name], call, facts))
-        ends = _union([ends_of[name] for name, _ in order if name not in inner])
+        ends = _union([ends for name, ends in ends_of.items() if name not in inner])
         return ends or at.parents
 
-    def _waits(self, task: documents.Document, where: str) -> tuple[Ids, bool]:
-        if depends := documents.text(task, "depends", where):
-            return dependencies.read(depends)
-        return _distinct(
-            [str(each) for each in documents.items(task, "dependencies", where)]
-        ), False
+    def _ordered(
+        self, template: str, waits: dict[str, tasks.Ids], written: str, frame: parameters.Frame
+    ) -> list[tuple[str, tasks.Ids]]:
+        """Return the tasks of a DAG that will run with what they wait for, parents first."""
+        for name, needs in waits.items():
+            if absent := [need for need in needs if need not in waits]:
+                self._collection.unknown(
+                    f"task '{name}' of '{template}' waits for '{absent[0]}': no such task"
+                )
+                waits[name] = tuple(need for need in needs if need in waits)
+        target = parameters.fill(written, frame)
+        if target is None:
+            self._collection.unknown(
+                f"which tasks of '{template}' are wanted is not known: {written:.80}"
+            )
+        elif target:
+            wanted = _upwards(target.split(), waits)
+            waits = {name: needs for name, needs in waits.items() if name in wanted}
+        order, cyclic = dependencies.ordered(waits)
+        if cyclic:
+            self._collection.unknown(
+                f"tasks of '{template}' wait for one another: {', '.join(cyclic[:5])}"
+            )
+        return order
 
     def _fanned(
-        self, step: documents.Document, at: _Call, facts: templates.Facts
-    ) -> list[str] | Ids:
-        """Follow a step or task, or each element of its fan-out."""
+        self, step: documents.Document, at: tasks.Call, around: templates.Facts
+    ) -> tasks.Ids:
+        """Follow a step or task, or each element of its fan-out; `around` is of its template."""
         if not any(step.get(field) for field in expansions.FIELDS):
             return self.with_hooks(step, at)
-        node = self._nodes.by_name.get(self._workflow + at.path)
+        node = self._collection.node(at.path)
         if node and node.state is workflows.TaskState.SKIPPED:
             return self.with_hooks(step, at)
-        shown = self._display(at.path)
+        shown = self._collection.display(at.path)
         fan = expansions.read(step, at.frame, f"'{shown}'")
         if fan is None:
             return self.with_hooks(step, at)
-        begun = self._nodes.fans.get(self._workflow + at.path, _NO_STATUS)
-        over = at.over or (node is not None and node.type == "TaskGroup" and node.state.ended)
+        begun = self._collection.elements(at.path)
+        over = at.over or (node is not None and node.type == _GROUP and node.state.ended)
         ends: list[str] = []
-        shown_items = dict(enumerate(fan.items))
-        for place in sorted({*shown_items, *begun}):
-            item = shown_items.get(place)
-            name = begun.get(place)
-            path = (
-                name[len(self._workflow) :]
-                if name
-                else f"{at.path}({place}:{expansions.label(item)})"
-            )
-            ends += self.with_hooks(
-                step, dataclasses.replace(at, path=path, frame=at.frame.with_item(item), over=over)
-            )
-        if fan.width is not None and fan.width > len(shown_items):
-            left = fan.width - len(begun)
-            if left > 0:
-                ends += self._for_all(step, at, left)
+        known = dict(enumerate(fan.items))
+        for place in sorted({*known, *begun}):
+            item = known.get(place)
+            path = begun.get(place) or f"{at.path}({place}:{expansions.label(item)})"
+            element = at.at(path, at.parents, over=over)
+            element.frame = at.frame.with_item(item)
+            ends += self.with_hooks(step, element)
         # Argo makes all elements at once, unless a limit on parallel pods stops it half way.
-        halted = not begun or facts.parallelism or self._parallelism
+        halted = not begun or around.parallelism or self._parallelism
         if fan.width is None and halted and not over:
-            self._unknown(f"how wide '{shown}' becomes is not known: {fan.why}")
+            self._collection.unknown(f"how wide '{shown}' becomes is not known: {fan.why}")
             ends += self._for_all(step, at, None)
-        return ends or at.parents
+        elif fan.width is not None and fan.width > len(known) and fan.width > len(begun):
+            ends += self._for_all(step, at, fan.width - len(begun))
+        return _distinct(ends) or at.parents
 
-    def _for_all(self, step: documents.Document, at: _Call, count: int | None) -> Ids:
+    def _for_all(self, step: documents.Document, at: tasks.Call, count: int | None) -> tasks.Ids:
         """Follow one element that stands for `count` of them."""
-        several = None if count is None or at.count is None else at.count * count
-        return self.with_hooks(step, dataclasses.replace(at, path=f"{at.path}(*)", count=several))
+        element = at.at(f"{at.path}(*)", at.parents, over=at.over)
+        element.count = None if count is None or at.count is None else at.count * count
+        return self.with_hooks(step, element)
 
-    def _leaf(
+    def _inside(
         self,
-        at: _Call,
+        at: tasks.Call,
+        path: str,
+        parents: tasks.Ids,
+        frame: parameters.Frame,
         found: templates.Found,
-        facts: templates.Facts,
         *,
-        stands_for: int | None,
-        frame: parameters.Frame | None = None,
-    ) -> str:
-        frame = frame or at.frame
-        node = self._nodes.by_name.get(self._workflow + at.path)
-        image = facts.image
-        if "{{" in image:
-            image = parameters.fill(image, frame) or ""
-        cpu_m, memory_bytes = facts.requests.cpu_m, facts.requests.memory_bytes
-        if facts.patch and (patch := parameters.fill(facts.patch, frame)):
-            patched_m, patched_bytes = templates.patched(patch)
-            cpu_m = cpu_m if patched_m is None else patched_m
-            memory_bytes = memory_bytes if patched_bytes is None else patched_bytes
-        state = workflows.TaskState.SKIPPED if at.over else workflows.TaskState.UNSTARTED
-        started_at = ended_at = None
-        if node:
-            state = node.state
-            self._named.add(node.name)
-            started_at, ended_at = node.started_at, node.ended_at
-        task_id = self._new_id(node.id if node else self._display(at.path))
-        self.tasks.append(
-            workflows.Task(
-                id=task_id,
-                name=self._display(at.path),
-                kind=facts.kind or workflows.TaskKind.POD,
-                template=found.name,
-                identity=workflows.Identity(
-                    source=found.scope.source, template=found.name, image=image
-                ),
-                parents=at.parents,
-                state=state,
-                cpu_m=cpu_m if facts.kind is workflows.TaskKind.POD else 0,
-                memory_bytes=memory_bytes if facts.kind is workflows.TaskKind.POD else 0,
-                input_bytes=_input_bytes(facts, frame),
-                count=stands_for,
-                conditional=node is None and (at.conditional or facts.memoized),
-                exit_handler=at.exit_handler,
-                daemon=facts.daemon,
-                started_at=started_at,
-                ended_at=ended_at,
-            )
+        maybe: bool,
+        over: bool,
+    ) -> tasks.Call:
+        """Return the call of a step or task inside of the call `at` of its template."""
+        return tasks.Call(
+            path,
+            parents,
+            frame,
+            found.scope,
+            at.depth + 1,
+            at.count,
+            maybe,
+            at.exit_handler,
+            over,
         )
-        return task_id
 
-    def _skipped(self, step: documents.Document, at: _Call, node: nodes.Node) -> str:
-        """Add a task for something that did not run, whatever would have been inside of it."""
-        self._named.add(node.name)
-        task_id = self._new_id(node.id)
-        self.tasks.append(
-            workflows.Task(
-                id=task_id,
-                name=self._display(at.path),
-                template=documents.text(step, "template", at.path),
-                parents=at.parents,
-                state=workflows.TaskState.SKIPPED,
-                exit_handler=at.exit_handler,
-                started_at=node.started_at,
-                ended_at=node.ended_at,
-            )
-        )
-        return task_id
-
-    def _from_status(self, at: _Call, why: str) -> Ids:
-        """Return what the status has below a call whose template is not known."""
-        if why and not at.over:
-            self._unknown(why)
-        if self._names is None:
-            self._names = sorted(self._nodes.by_name)
-        name = self._workflow + at.path
-        ends = []
-        for below in self._names[bisect.bisect_left(self._names, name) :]:
-            if not below.startswith(name):
-                break
-            node = self._nodes.by_name[below]
-            inside = below == name or below[len(name)] in ".[("
-            if inside and node.type in nodes.LEAVES and below not in self._named:
-                ends.append(self._add_node(node, at.parents, exit_handler=at.exit_handler))
-        if ends:
-            return tuple(ends)
-        task_id = self._new_id(self._display(at.path))
-        self.tasks.append(
-            workflows.Task(
-                id=task_id,
-                name=task_id,
-                parents=at.parents,
-                state=workflows.TaskState.SKIPPED if at.over else workflows.TaskState.UNSTARTED,
-                count=None,
-                conditional=at.conditional,
-                exit_handler=at.exit_handler,
-            )
-        )
-        return (task_id,)
-
-    def _add_node(self, node: nodes.Node, parents: Ids, *, exit_handler: bool) -> str:
-        self._named.add(node.name)
-        task_id = self._new_id(node.id)
-        name = node.name.removeprefix(self._workflow)
-        self.tasks.append(
-            workflows.Task(
-                id=task_id,
-                name=self._display(name),
-                kind=nodes.LEAVES[node.type],
-                template=documents.text(node.written, "templateName", "status.nodes"),
-                parents=parents,
-                state=node.state,
-                exit_handler=exit_handler or ".onExit" in name,
-                started_at=node.started_at,
-                ended_at=node.ended_at,
-            )
-        )
-        return task_id
-
-    def _over(self, at: _Call) -> bool:
+    def _over(self, at: tasks.Call) -> bool:
         """Say whether nothing new begins inside of a call any more."""
-        node = self._nodes.by_name.get(self._workflow + at.path)
+        node = self._collection.node(at.path)
         return at.over or (node is not None and node.state.ended)
 
-    def _display(self, path: str) -> str:
-        return self._entrypoint + path
 
-    def _new_id(self, wanted: str) -> str:
-        """Return `wanted`, made different where broken input gave it twice."""
-        task_id = wanted
-        while task_id in self._ids:
-            task_id = f"{wanted}#{len(self._ids)}"
-        self._ids.add(task_id)
-        return task_id
-
-    def _unknown(self, why: str) -> None:
-        if why not in self._unknowns and len(self._unknowns) < MOST_UNKNOWNS:
-            self._unknowns.append(why)
+def _waits(task: documents.Document, where: str) -> tuple[tasks.Ids, bool]:
+    """Return what a task waits for, and whether that may leave it out."""
+    if depends := documents.text(task, "depends", where):
+        return dependencies.read(depends)
+    listed = documents.items(task, "dependencies", where)
+    return _distinct([str(each) for each in listed]), False
 
 
-def begin(frame: parameters.Frame, scope: templates.Scope, *, over: bool) -> _Call:
-    """Return the call of the entry point."""
-    return _Call(path="", parents=(), frame=frame, scope=scope, over=over)
-
-
-def _input_bytes(facts: templates.Facts, frame: parameters.Frame) -> int | None:
-    """Return how much a task reads, if its template's annotation or its raw artifacts tell."""
-    if facts.input_bytes:
-        filled = parameters.fill(facts.input_bytes, frame)
-        try:
-            return None if filled is None else max(quantities.memory_bytes(filled), 0)
-        except (quantities.QuantityError, errors.InputError):
-            return None
-    return facts.raw_bytes or None
-
-
-def _upwards(targets: list[str], waits: dict[str, Ids]) -> set[str]:
+def _upwards(targets: list[str], waits: dict[str, tasks.Ids]) -> set[str]:
     """Return the targets of a DAG and all that they wait for."""
     wanted: set[str] = set()
     ahead = [name for name in targets if name in waits]
@@ -503,11 +331,12 @@ def _upwards(targets: list[str], waits: dict[str, Ids]) -> set[str]:
     return wanted
 
 
-def _distinct(found: list[str]) -> Ids:
+def _distinct(found: list[str]) -> tasks.Ids:
     return tuple(dict.fromkeys(found))
 
 
-def _union(lists: list[Ids]) -> Ids:
+def _union(lists: list[tasks.Ids]) -> tasks.Ids:
+    """Return all ids once; one list stays the same object, so that wide stages share theirs."""
     if len(lists) == 1:
         return lists[0]
     return tuple(dict.fromkeys(each for ids in lists for each in ids))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tiphys.argo import documents, moments, nodes, parameters, templates, walks
+from tiphys.argo import documents, moments, nodes, parameters, tasks, templates, walks
 from tiphys.models.domain import durations, errors, optins, workflows
 
 _ENDED = frozenset({"Succeeded", "Failed", "Error"})
@@ -38,21 +38,23 @@ def _read(obj: documents.Document, objects: templates.Objects) -> workflows.Work
     started_at = moments.read(status, "startedAt", "status")
     entrypoint = documents.text(spec, "entrypoint", "spec")
     frame = parameters.Frame(_run(found, spec, metadata, status, name=name, namespace=namespace))
+    collection = tasks.Collection(
+        workflow=name, entrypoint=entrypoint, found=found, unknowns=unknowns
+    )
+    library = templates.Library(
+        namespace=namespace,
+        objects=objects,
+        stored=documents.mapping(status, "storedTemplates", "status"),
+        defaults=documents.mapping(spec, "templateDefaults", "spec"),
+    )
     walk = walks.Walk(
-        workflow=name,
-        entrypoint=entrypoint,
-        found=found,
-        library=templates.Library(
-            namespace=namespace,
-            objects=objects,
-            stored=documents.mapping(status, "storedTemplates", "status"),
-            defaults=documents.mapping(spec, "templateDefaults", "spec"),
-        ),
-        unknowns=unknowns,
+        collection,
+        library,
         retried=spec.get("retryStrategy") is not None,
         parallelism=spec.get("parallelism") is not None,
     )
-    _follow(walk, spec, scope, frame, entrypoint=entrypoint, ended=ended)
+    _follow(walk, spec, tasks.Call("", (), frame, scope, over=ended))
+    collection.add_rest()
     limit_s = documents.whole(spec, "activeDeadlineSeconds", "spec")
     locks, waits_for = _locks(status, found)
     deadline_at = _deadline_at(metadata, created_at, unknowns)
@@ -60,7 +62,7 @@ def _read(obj: documents.Document, objects: templates.Objects) -> workflows.Work
         namespace=namespace,
         name=name,
         uid=documents.text(metadata, "uid", "metadata"),
-        tasks=tuple(walk.tasks),
+        tasks=tuple(collection.tasks),
         unknowns=tuple(unknowns),
         priority=documents.whole(spec, "priority", "spec") or 0,
         created_at=created_at,
@@ -114,8 +116,8 @@ def _joined(own: documents.Document, base: documents.Document) -> documents.Docu
             )
             for spec in (own, base)
         )
-        taken = {each.get("name") for each in mine}
-        both = [*mine, *(each for each in theirs if each.get("name") not in taken)]
+        taken = {documents.text(each, "name", key) for each in mine}
+        both = [*mine, *(each for each in theirs if documents.text(each, "name", key) not in taken)]
         if field == "templates":
             joined[field] = both
         elif both:
@@ -154,26 +156,17 @@ def _run(
     )
 
 
-def _follow(
-    walk: walks.Walk,
-    spec: documents.Document,
-    scope: templates.Scope,
-    frame: parameters.Frame,
-    *,
-    entrypoint: str,
-    ended: bool,
-) -> None:
+def _follow(walk: walks.Walk, spec: documents.Document, at: tasks.Call) -> None:
     """Walk the entry point, the hooks of the Workflow and its exit handler."""
     arguments = documents.mapping(spec, "arguments", "spec")
-    at = walks.begin(frame, scope, over=ended)
-    ends: walks.Ids = ()
+    entrypoint = documents.text(spec, "entrypoint", "spec")
+    ends: tasks.Ids = ()
     if entrypoint:
         ends = walk.call({"template": entrypoint, "arguments": arguments}, at)
     hooks = documents.mapping(spec, "hooks", "spec")
     on_exit = documents.text(spec, "onExit", "spec")
     if hooks or on_exit:
         walk.hooks(hooks, on_exit, at, ends, arguments=arguments)
-    walk.rest()
 
 
 def _deadline_at(

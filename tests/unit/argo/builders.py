@@ -14,6 +14,27 @@ WORKFLOW = {
     "controller": True,
 }
 
+ENDED = {
+    "phase": "Succeeded",
+    "startTime": "2026-11-30T08:00:02Z",
+    "conditions": [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-30T08:00:01Z"}
+    ],
+    "containerStatuses": [
+        {
+            "name": name,
+            "resources": {"requests": {"cpu": "1"}},
+            "allocatedResources": {"cpu": "1"},
+            "state": {"terminated": {"startedAt": start, "finishedAt": end}},
+        }
+        for name, start, end in (
+            ("wait", "2026-11-30T08:00:05Z", "2026-11-30T08:00:21Z"),
+            ("main", "2026-11-30T08:00:06Z", "2026-11-30T08:00:20Z"),
+        )
+    ],
+}
+"""The status of a pod whose main ran from second 6 to second 20."""
+
 
 def a_container(name: str, **fields: object) -> Object:
     """Return a container; `template` becomes ARGO_TEMPLATE, `deadline` ARGO_DEADLINE."""

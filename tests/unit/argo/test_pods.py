@@ -205,21 +205,7 @@ def test_templates_in_names_of_pods(pod: str, template: str) -> None:
 
 def test_times_are_those_of_the_work() -> None:
     """From the start of main, not of wait or the pod, to the end of the last container."""
-    status = {
-        "phase": "Succeeded",
-        "startTime": "2026-11-30T08:00:02Z",
-        "conditions": [
-            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-30T08:00:01Z"}
-        ],
-        "containerStatuses": [
-            {"name": name, "state": {"terminated": {"startedAt": start, "finishedAt": end}}}
-            for name, start, end in (
-                ("wait", "2026-11-30T08:00:05Z", "2026-11-30T08:00:21Z"),
-                ("main", "2026-11-30T08:00:06Z", "2026-11-30T08:00:20Z"),
-            )
-        ],
-    }
-    pod = argo_pods.read(a_pod(WAIT, MAIN, init=(INIT,), status=status))
+    pod = argo_pods.read(a_pod(WAIT, MAIN, init=(INIT,), status=builders.ENDED))
     expected = (CREATED_AT + 1, CREATED_AT + 6, CREATED_AT + 21)
     assert expected == (pod.bound_at, pod.started_at, pod.ended_at)
     assert not pod.active
