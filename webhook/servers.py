@@ -20,6 +20,8 @@ from tiphys.webhook import admissions, metrics, reviews, settings
 _log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+GOODBYE_S = 0.5
+GOODBYE_STEP_S = 0.01
 LINGER_S = 1.0
 """How long the rest of a refused body is read, so that the answer is seen."""
 
@@ -124,8 +126,10 @@ class Listener:
             self._server.close()
         if self._socket is not None:
             self._socket.close()
+        transports = [found.transport for found in self._protocols.connections if found.transport]
         self._protocols.pre_shutdown()
         await self._protocols.shutdown(self._limits.read_s)
+        await _closed(transports)
         self._server = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -194,6 +198,20 @@ _CALLS: dict[str, Callable[[reviews.Review, admissions.Effects], Awaitable[bytes
     "/mutate": admissions.mutate,
     "/validate": _validated,
 }
+
+
+async def _closed(transports: Iterable[asyncio.Transport]) -> None:
+    """Let the other sides say goodbye; cut those that do not."""
+    left = list(transports)
+    for _ in range(int(GOODBYE_S / GOODBYE_STEP_S)):
+        # Once it is gone, a TLS transport knows its socket no more.
+        left = [found for found in left if found.get_extra_info("socket") is not None]
+        if not left:
+            return
+        await asyncio.sleep(GOODBYE_STEP_S)
+    for transport in left:
+        transport.abort()
+    await asyncio.sleep(GOODBYE_STEP_S)
 
 
 def _subject_of(certificate: object) -> Subject:

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import json
 import secrets
 import ssl
 import tempfile
@@ -180,6 +181,7 @@ def write_folder(folder: Path, *, names: Sequence[str] = (authorities.OPERATOR,)
     authority = authorities.Authority("tiphys test")
     operator = authority.leaf("CN=tiphys-operator", names=names)
     webhook = authority.leaf("CN=tiphys-webhook", names=[authorities.WEBHOOK, "127.0.0.1"])
+    caller = authority.leaf("O=system:apiserver,CN=kube-apiserver")
     own, theirs = a_ring(), a_ring()
     files = {
         "ca.crt": authority.pem,
@@ -187,6 +189,7 @@ def write_folder(folder: Path, *, names: Sequence[str] = (authorities.OPERATOR,)
         "operator.key": operator.key,
         "webhook.crt": webhook.certificate,
         "webhook.key": webhook.key,
+        "caller.pem": caller.certificate + caller.key,
         "webhook-ring.json": keys.write(own).encode(),
         "webhook-public.json": keys.write(own.public()).encode(),
         "operator-ring.json": keys.write(theirs).encode(),
@@ -194,6 +197,54 @@ def write_folder(folder: Path, *, names: Sequence[str] = (authorities.OPERATOR,)
     }
     for name, content in files.items():
         (folder / name).write_bytes(content)
+
+
+def write_settings(
+    folder: Path,
+    *,
+    address: str,
+    client_authority: Path | None = None,
+    port: int = 0,
+    more: Mapping[str, object] | None = None,
+) -> Path:
+    """Write the settings of a webhook that finds the files of `write_folder`; return the path."""
+    found = {
+        "listen": {"address": "127.0.0.1", "port": port, "healthPort": 0},
+        "decisions": {"address": address},
+        "files": {
+            "certificate": str(folder / "webhook.crt"),
+            "key": str(folder / "webhook.key"),
+            "authority": str(folder / "ca.crt"),
+            "clientAuthority": str(client_authority or folder / "ca.crt"),
+            "ring": str(folder / "webhook-ring.json"),
+            "operatorRing": str(folder / "operator-public.json"),
+        },
+        "drainS": 0,
+        **(more or {}),
+    }
+    path = folder / "webhook.yaml"
+    path.write_text(json.dumps(found))
+    return path
+
+
+async def ports_of(errors: asyncio.StreamReader) -> tuple[int, int]:
+    """Return the ports of a webhook (calls, health) once its certificates are in use."""
+    ports = (0, 0)
+    async for line in errors:
+        said = json.loads(line)
+        if said["message"] == "webhook started":
+            ports = (said["port"], said["health"])
+        if said["message"] == "certificates in use":
+            return ports
+    raise AssertionError("the webhook ended before it served")
+
+
+def caller_context(folder: Path) -> ssl.SSLContext:
+    """Return TLS as the API server speaks it, with the files of `write_folder`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(folder / "ca.crt")
+    context.load_cert_chain(folder / "caller.pem")
+    return context
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -91,9 +91,13 @@ async def running(
     environ: dict[str, str] | None = None,
     deadline_s: float = 5.0,
     server_name: str = authorities.OPERATOR,
+    client_authority: bytes = b"",
     **changes: Any,
 ) -> AsyncIterator[World]:
-    """Run a decider and a webhook whose keys and certificates lie in `folder`, until ready."""
+    """Run a decider and a webhook whose keys and certificates lie in `folder`, until ready.
+
+    `client_authority` is who signs the callers' certificates, where that is not the world's own.
+    """
     authority, clients = authorities.Authority(), authorities.Authority("clients")
     own, ring = deciders.a_ring(), deciders.a_ring()
     operator = authority.leaf("CN=tiphys-operator", names=[authorities.OPERATOR])
@@ -132,7 +136,7 @@ async def running(
         world.write_webhook(world.own_leaf())
         world.write(
             ca__crt=authority.pem,
-            clients__crt=clients.pem,
+            clients__crt=client_authority or clients.pem,
             ring__json=keys.write(own).encode(),
             operator__json=keys.write(ring.public()).encode(),
         )

@@ -12,7 +12,7 @@ import lzma
 import sys
 from pathlib import Path
 
-from tests.goldens import argo, recordings
+from tests.goldens import admissions, argo, recordings
 
 
 def main(words: list[str]) -> int:
@@ -37,6 +37,7 @@ def main(words: list[str]) -> int:
 def _write() -> None:
     for name, text in argo.texts(argo.load()).items():
         (argo.FOLDER / name).write_text(text)
+    admissions.FILE.write_text(admissions.text(admissions.pods_of_argo()))
 
 
 if __name__ == "__main__":
