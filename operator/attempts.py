@@ -31,6 +31,7 @@ def of_pod(
     if run is None or identity is None or not pod.node_id:
         return None
     task = next((task for task in run.workflow.tasks if task.id == pod.node_id), None)
+    duration_s, evidence = _finer(_duration_s(seen), observed_s)
     return histories.Attempt(
         identity=identity,
         workflow_uid=pod.workflow_uid,
@@ -42,7 +43,8 @@ def of_pod(
         group=group,
         outcome=_outcome(seen),
         queued_s=pod.bound_at - pod.created_at if pod.bound_at is not None else None,
-        duration_s=_finer(_duration_s(seen), observed_s),
+        duration_s=duration_s,
+        evidence=evidence,
         ended_at=pod.ended_at or pod.created_at,
         cpu_m=pod.requests.cpu_m,
         memory_bytes=pod.requests.memory_bytes,
@@ -77,6 +79,7 @@ def of_task(
         outcome=histories.Outcome.SUCCEEDED if succeeded else histories.Outcome.FAILED,
         queued_s=None,
         duration_s=max(0.0, task.ended_at - task.started_at),
+        evidence=histories.Evidence.WORKFLOW,
         ended_at=task.ended_at,
         cpu_m=task.cpu_m,
         memory_bytes=task.memory_bytes,
@@ -97,6 +100,13 @@ def _outcome(seen: objects.Seen) -> histories.Outcome:
     return histories.Outcome.FAILED
 
 
+def worked(seen: objects.Seen) -> bool:
+    """Say whether every container that does the work has ended."""
+    ended = {end.container for end in seen.ends}
+    workers = {each.name for each in seen.pod.containers if each.role in WORKERS}
+    return bool(workers) and workers <= ended
+
+
 def _duration_s(seen: objects.Seen) -> float:
     """Return from the first start to the last end of the containers that do the work."""
     workers = {each.name for each in seen.pod.containers if each.role in WORKERS}
@@ -106,8 +116,8 @@ def _duration_s(seen: objects.Seen) -> float:
     return max(0.0, max(stops) - min(starts)) if starts and stops else 0.0
 
 
-def _finer(status_s: float, observed_s: float | None) -> float:
+def _finer(status_s: float, observed_s: float | None) -> tuple[float, histories.Evidence]:
     """Return the observed run time where it agrees with the status, else the latter."""
     if observed_s is not None and observed_s > 0 and abs(observed_s - status_s) <= ROUNDING_S:
-        return observed_s
-    return status_s
+        return observed_s, histories.Evidence.SEEN
+    return status_s, histories.Evidence.POD

@@ -54,6 +54,7 @@ _attempts = sql.Table(
     sql.Column("memory_bytes", sql.BigInteger, nullable=False),
     sql.Column("input_bytes", sql.BigInteger),
     sql.Column("steered", sql.Boolean, nullable=False),
+    sql.Column("evidence", sql.Integer, nullable=False),
     sql.UniqueConstraint("workflow_uid", "node_id"),
     sql.Index("attempts_by_identity", "identity_id", "ended_at"),
 )
@@ -70,6 +71,17 @@ class Outcome(enum.StrEnum):
     NEVER_RAN = "never_ran"
 
 
+class Evidence(enum.IntEnum):
+    """What an attempt's times rest on, the worst first."""
+
+    WORKFLOW = 0
+    """Its node in the Workflow's status: the queue counts in."""
+    POD = 1
+    """The pod's own status, in whole seconds."""
+    SEEN = 2
+    """The pod's status, made finer by when we saw it change."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One attempt that ended."""
@@ -82,7 +94,7 @@ class Attempt:
     task: str
     attempt: int
     node: str
-    """Empty where only the Workflow's status was left: such a row never replaces a pod's own."""
+    """Empty where only the Workflow's status was left."""
     group: str
     outcome: Outcome
     queued_s: float | None
@@ -95,6 +107,8 @@ class Attempt:
     input_bytes: int | None
     steered: bool
     """Whether its workflow was opted in."""
+    evidence: Evidence
+    """A row of lesser evidence never replaces another."""
 
 
 class Store:
@@ -141,7 +155,10 @@ class Store:
             raise errors.UnavailableError(f"history store: {error}") from error
 
     def write(self, attempts: Sequence[Attempt]) -> None:
-        """Keep attempts; one that is there already is replaced.  Raises `UnavailableError`."""
+        """Keep attempts; one that is there stays if it rests on more.
+
+        Raises `UnavailableError`.
+        """
         if not attempts:
             return
         try:
@@ -157,13 +174,11 @@ class Store:
                     for column in _attempts.columns
                     if column.name not in ("id", *key)
                 }
-                whole = [self._row(connection, each) for each in attempts if each.node]
-                rest = [self._row(connection, each) for each in attempts if not each.node]
-                if whole:
-                    replace = insert.on_conflict_do_update(index_elements=key, set_=changed)
-                    connection.execute(replace, whole)
-                if rest:
-                    connection.execute(insert.on_conflict_do_nothing(index_elements=key), rest)
+                better = insert.excluded.evidence >= _attempts.c.evidence
+                connection.execute(
+                    insert.on_conflict_do_update(index_elements=key, set_=changed, where=better),
+                    [self._row(connection, each) for each in attempts],
+                )
         except sql.exc.SQLAlchemyError as error:
             self._known.clear()
             raise errors.UnavailableError(f"history store: {error}") from error
@@ -199,7 +214,8 @@ class Store:
                         run=row.workflow_uid,
                         input_bytes=row.input_bytes,
                         ended_at=row.ended_at,
-                        failed=row.outcome != Outcome.SUCCEEDED or not row.node,
+                        failed=row.outcome != Outcome.SUCCEEDED
+                        or row.evidence == Evidence.WORKFLOW,
                     )
                     for row in connection.execute(query)
                 ]
@@ -219,13 +235,14 @@ class Store:
         fields = {
             field.name: getattr(attempt, field.name)
             for field in dataclasses.fields(attempt)
-            if field.name not in ("identity", "group", "outcome")
+            if field.name not in ("identity", "group", "outcome", "evidence")
         }
         return {
             **fields,
             "identity_id": self._identity(connection, attempt.identity),
             "node_group": attempt.group,
             "outcome": str(attempt.outcome),
+            "evidence": int(attempt.evidence),
         }
 
     def _identity(self, connection: sql.Connection, identity: workflows.Identity) -> int:

@@ -149,8 +149,8 @@ def assemble(
     )
 
 
-def watching(parts: Parts) -> tuple[Work, ...]:
-    """Return what keeps the caches like the cluster, on every replica."""
+def watching(parts: Parts, stop: Callable[[], None]) -> tuple[Work, ...]:
+    """Return what keeps the caches like the cluster, on every replica; `stop` ends the process."""
     cached = parts.cached
 
     def watch(
@@ -161,7 +161,12 @@ def watching(parts: Parts) -> tuple[Work, ...]:
         ).run
 
     reconciler = reconcilers.Reconciler(
-        parts.api, parts.login, cached, clock=parts.clock, measured=parts.measured
+        parts.api,
+        parts.login,
+        cached,
+        clock=parts.clock,
+        measured=parts.measured,
+        stop=stop,
     )
     return (
         watch(f"{CORE}/pods", cached.pods, objects.pod),
@@ -245,7 +250,7 @@ async def operate(parts: Parts, stopping: asyncio.Event) -> None:
             clock=parts.clock,
         )
         work = (
-            *watching(parts),
+            *watching(parts, stopping.set),
             heartbeat.run,
             puller.run,
             lambda: _garden(parts),
@@ -282,7 +287,8 @@ async def _garden(parts: Parts) -> None:
     frozen = False
     while True:
         parts.pictured.configure(parts.policies.general)
-        parts.assumed.expire()
+        if parts.cached.synced:
+            parts.pictured.current()
         parts.measured.leader.set(parts.election.leading)
         if not frozen and parts.cached.synced:
             # What was read at the start stays: later collections need not walk through it.

@@ -23,6 +23,8 @@ Value = TypeVar("Value")
 AUDIT_S = 30.0
 LAG_S = 10.0
 """A version that a list shows and that did not come by event for so long means that kopf lags."""
+STOP_S = 3.0
+"""kopf gets so long to close its watches."""
 TOKEN_USED = datetime.timedelta(minutes=8)
 """The kubelet renews a token at 80 % of its hour, so that at least 12 minutes are left of any."""
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -79,9 +81,12 @@ class Reconciler:
         *,
         clock: clocks.Clock,
         measured: metrics.Metrics,
+        stop: Callable[[], None],
     ) -> None:
+        """`stop` ends the process."""
         self._api = api
         self._login = login
+        self._stop = stop
         self._clock = clock
         self._measured = measured
         argo, ours = "argoproj.io", "tiphys.dev"
@@ -141,7 +146,9 @@ class Reconciler:
                 for followed in self.followed:
                     followed.cache.current = True
                 await self._operate()
-                log.warning("kopf ended")
+                # kopf takes SIGTERM and SIGINT over, and ends without an error for these alone:
+                # they were meant for the whole process.
+                self._stop()
             except Exception as error:
                 # Whatever ends kopf must not end decisions; its caches grow old and say so.
                 log.error("kopf failed", error=repr(error))
@@ -170,13 +177,23 @@ class Reconciler:
             kopf.on.event(
                 followed.group, "v1alpha1", followed.plural, registry=registry, id=followed.plural
             )(self._handler(followed))
-        await kopf.operator(
+        # Not `kopf.operator`: at its end that cancels whatever else began in this loop meanwhile.
+        tasks = await kopf.spawn_tasks(
             registry=registry,
             settings=settings,
             standalone=True,
             clusterwide=True,
             namespaces=(),
         )
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=STOP_S)
+        for task in done:
+            if not task.cancelled():
+                task.result()
 
     def _handler(self, followed: Followed[Any]) -> Callable[..., Any]:
         async def handler(event: Mapping[str, Any], **_: Any) -> None:
@@ -195,7 +212,8 @@ class Reconciler:
         key = objects.key(item)
         try:
             followed.put(item)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except Exception as error:
+            # Also for what only a mistake of ours explains: one object must not stop all replicas.
             self._measured.watched(followed.cache.kind, "unreadable")
             followed.cache.drop(key)
             log.warning("object cannot be read", kind=followed.plural, key=key, error=repr(error))

@@ -54,6 +54,8 @@ class Recorder:
         self._group_of = group_of
         self._began: dict[str, float] = {}
         """Monotonic second at which a pod's work was first seen running, by key."""
+        self._lasted_s: dict[str, float] = {}
+        """Seconds from then until its work was first seen to have ended, by key."""
         self._pending: dict[tuple[str, str], histories.Attempt] = {}
         self._thread = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="history")
 
@@ -135,9 +137,10 @@ class Recorder:
             after = change.after
             if not isinstance(after, objects.Seen):
                 self._began.pop(change.key, None)
-            elif after.pod.phase is pods.Phase.RUNNING and after.pod.started_at is not None:
-                self._began.setdefault(change.key, self._clock.monotonic())
-            elif not after.pod.active:
+                self._lasted_s.pop(change.key, None)
+                return
+            self._observe(change.key, after)
+            if not after.pod.active:
                 before = change.before
                 if not isinstance(before, objects.Seen) or before.pod.active:
                     self._ended(after)
@@ -145,9 +148,18 @@ class Recorder:
             before = change.before
             self._run_changed(change.after, before if isinstance(before, objects.Run) else None)
 
+    def _observe(self, key: str, seen: objects.Seen) -> None:
+        """Note when a pod's work is first seen to run and first seen to have ended."""
+        if attempts.worked(seen):
+            began_s = self._began.pop(key, None)
+            if began_s is not None:
+                self._lasted_s[key] = self._clock.monotonic() - began_s
+        elif seen.pod.phase is pods.Phase.RUNNING and seen.pod.started_at is not None:
+            self._began.setdefault(key, self._clock.monotonic())
+
     def _ended(self, seen: objects.Seen) -> None:
-        began_s = self._began.pop(seen.pod.key, None)
-        observed_s = None if began_s is None else self._clock.monotonic() - began_s
+        self._began.pop(seen.pod.key, None)
+        observed_s = self._lasted_s.pop(seen.pod.key, None)
         row = attempts.of_pod(
             self._caches, seen, self._group_of(seen.pod.node), observed_s=observed_s
         )

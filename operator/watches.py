@@ -117,7 +117,8 @@ class Watch(Generic[Value]):
         key = objects.key(item)
         try:
             self._cache.put(key, self._read(item))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except Exception as error:
+            # Also for what only a mistake of ours explains: one object must not stop all replicas.
             self._counts.watched(self._cache.kind, "unreadable")
             self._cache.drop(key)
             log.warning("object cannot be read", kind=self._cache.kind, key=key, error=repr(error))
