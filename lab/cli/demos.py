@@ -1,27 +1,25 @@
-"""`lab demo`: a lab, 16 genomics workflows on it, a table and a page, and the lab down again.
+"""`lab demo`: 16 genomics workflows by kube-scheduler alone, then with Tiphys; a table and a page.
 
-It does what a person would type (`up`, `run`, `measure`, `down`) through the same commands, and
-says so. The lab is bound to this process: whatever ends it ends the lab.
+It does what a person would type (`up`, `install`, one annotation, `run`, `measure`, `down`)
+through the same commands, and says so. Each arm has a lab of its own, with the same workflows in
+it. The labs are bound to this process: whatever ends it ends them.
 """
 
-import os
 import time
 from pathlib import Path
 
 import click
 
-from lab import errors, homes
-from lab.cli import clusters, measures, options, runs
-from lab.controlplane import labs, states
-from lab.reports import figures, measurements, results, sources
+from lab import errors
+from lab.cli import arms, measures, options
+from lab.reports import comparisons, figures, measurements, pages, results
 
 LAB = "demo"
-ARM = "default"
 MIX = "genomics"
 CLUSTER = "mixed"
-STEPS = 4
+STEPS = 3
 LIMIT_WALL_S = 600.0
-"""After this the run is given up; it takes a third of it on two cores."""
+"""After this a run is given up; it takes a third of it on two cores."""
 
 
 @click.command()
@@ -49,75 +47,77 @@ def demo(
 ) -> None:
     """Run the demonstration from start to end; it leaves figures and a page, and no process."""
     started = time.monotonic()
-    home = homes.home(LAB)
-    _refuse_running(home)
-    try:
-        _say(1, f"a lab with the cluster {CLUSTER!r}: real control plane, simulated nodes")
-        ctx.invoke(
-            clusters.up,
-            name=LAB,
-            cluster=CLUSTER,
-            speed=speed,
-            kubernetes=kubernetes,
-            owner_pid=os.getpid(),
-        )
-        _say(2, f"{workflows} {MIX} workflows, {overload:g} times what the cluster can do")
-        failure = _run(ctx, workflows=workflows, seed=seed, overload=overload)
-        _say(3, "what the API server and the kubelet wrote down about it")
-        measured = figures.measure(sources.load(home), arm=ARM)
-    finally:
-        _say(4, "the lab down")
-        labs.down(home)
-    _, page_path = measures.written(measured, into=into)
-    results_path = results.write(
-        "demo", seed=seed, speed=speed, figures=figures.of_arms([measured])
+    arms.refuse_running(LAB)
+    load = arms.Load(
+        mix=MIX,
+        cluster=CLUSTER,
+        workflows=workflows,
+        seed=seed,
+        overload=overload,
+        speed=speed,
+        limit_wall_s=LIMIT_WALL_S,
     )
-    measures.show([measured])
+    _say(1, f"{workflows} {MIX} workflows, {overload:g} times what the cluster can do: default")
+    base = arms.run(ctx, arms.DEFAULT, load, name=LAB, kubernetes=kubernetes)
+    _say(2, "the same workflows in the same cluster: Tiphys, by one annotation on each namespace")
+    steered = arms.run(ctx, arms.TIPHYS, load, name=LAB, kubernetes=kubernetes)
+    _say(3, "what the API server and the kubelet wrote down about both")
+    ended = (base, steered)
+    measured = [item.measured for item in ended]
+    folder = into or results.REPOSITORY / "build" / "reports"
+    for item in measured:
+        measurements.write(folder / f"{LAB}-{item.run}-{item.arm}.json", item)
+    page_path = folder / f"{LAB}-{measured[0].run}.html"
+    pages.write(page_path, measured)
+    found = comparisons.compare(*measured)
+    results_path = results.write(
+        "demo",
+        seed=seed,
+        speed=speed,
+        figures={
+            **figures.of_arms(measured),
+            **comparisons.figures(found),
+            "tiphys.gates_opened": sum(steered.opened.values()),
+            "tiphys.opened_by_timeout": steered.opened_by_timeout,
+        },
+    )
+    measures.show(measured)
+    click.secho(in_words(found), bold=True)
     click.echo(f"results  {results_path}\npage     {page_path}")
     click.echo(f"done in {time.monotonic() - started:.0f} s; open the page in a browser")
-    measures.check(measured)
-    _check_failures(measured, failure)
+    for each in ended:
+        measures.check(each.measured)
+        _check_failures(each)
 
 
-def _run(
-    ctx: click.Context, *, workflows: int, seed: int, overload: float
-) -> errors.RunError | None:
-    """Run the workload; a run that ended badly is measured too, and its error comes back."""
-    try:
-        ctx.invoke(
-            runs.run,
-            mix=MIX,
-            lab=LAB,
-            workflows=workflows,
-            seed=seed,
-            overload=overload,
-            limit_wall_s=LIMIT_WALL_S,
-        )
-    except errors.RunError as error:
-        return error
-    return None
+def in_words(found: comparisons.Comparison) -> str:
+    """Return what the table comes to, in a sentence or two."""
+    low, high = map(comparisons.in_words, found.interval_95)
+    said = (
+        f"Tiphys against default: mean completion {comparisons.in_words(found.mean_completion)} "
+        f"(95 % interval {low} to {high}, {found.pairs} pairs), "
+        f"P95 {comparisons.in_words(found.p95_completion)}"
+    )
+    if found.mean_wait is not None:
+        said += f", mean wait of a pod {comparisons.in_words(found.mean_wait)}"
+    if found.left_out:
+        said += f"; {found.left_out} workflows that failed in one or both are left out"
+    return said
 
 
-def _check_failures(measured: measurements.Measurement, failure: errors.RunError | None) -> None:
+def _check_failures(ended: arms.Ended) -> None:
     """Raise the run's error, unless all that failed was killed for memory too small.
 
     People ask for too little memory now and then (the mix draws it so); a workflow that ran out of
     retries by it is a finding about requests. Any other failure is one of the lab.
     """
-    failed = [item for item in measured.workflows if item.phase != "Succeeded"]
-    if failure and not (failed and all(item.oom_kills for item in failed)):
-        raise failure
+    failed = [item for item in ended.measured.workflows if item.phase != "Succeeded"]
+    if ended.failure and not (failed and all(item.oom_kills for item in failed)):
+        raise errors.RunError(f"{ended.measured.arm}: {ended.failure}")
     for item in failed:
-        click.echo(f"{item.namespace}/{item.name} failed: its requests were too small for it")
-
-
-def _refuse_running(home: homes.Home) -> None:
-    """Another demo's lab is not ours to use, and less so to take down."""
-    state = states.read(home)
-    if state is not None and state.running:
-        raise errors.UsageError(
-            f"lab {LAB!r} runs already, so another demo may be under way: wait for it, or end it "
-            f"with `python -m lab down --name {LAB}`"
+        click.echo(
+            f"{ended.measured.arm}: {item.namespace}/{item.name} failed: its requests were too "
+            "small for it"
         )
 
 

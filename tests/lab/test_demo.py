@@ -19,7 +19,7 @@ SMALL = ("--workflows", "3", "--overload", "1", "--speed", "40")
 STARTED = "arriving over"
 """What `lab run` prints once the lab is up and the first workflow is about to come."""
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -70,27 +70,33 @@ def read_until(process, words):
 
 
 def test_the_demo_ends_with_figures_and_a_page_and_nothing_left(demo, tmp_path):
-    """Every pod accounted for, every workflow ended, the schema's keys there."""
+    """By both arms every pod accounted for and every workflow ended, and the schema's keys there."""
     process = demo(*SMALL)
     output, _ = process.communicate()
     assert 0 == process.returncode, output
     assert "mean completion, simulated min" in output
     read = json.loads((tmp_path / "results" / "demo.json").read_text())
-    assert 3 == read["default.workflows"]
-    assert read["default.pods_created"] == read["default.pods_ended"] > 0
-    assert 0 == read["default.problems"]
+    for arm in ("default", "tiphys"):
+        assert 3 == read[f"{arm}.workflows"]
+        assert read[f"{arm}.pods_created"] == read[f"{arm}.pods_ended"] > 0
+        assert 0 == read[f"{arm}.problems"]
+    low, high = read["ratio.interval_95"]
+    assert 0 < low <= read["ratio.mean_completion"] <= high
+    assert 3 == read["ratio.pairs"] + read["ratio.left_out"]
     asked = (
         "succeeded mean_completion_s p95_completion_s mean_wait_s utilisation wall_s oom_kills"
         " requested_over_used_memory valid"
     )
-    assert [] == [name for name in asked.split() if read[f"default.{name}"] is None]
+    names = [f"{arm}.{name}" for arm in ("default", "tiphys") for name in asked.split()]
+    assert [] == [name for name in names if read[name] is None]
     said = f"python -m lab demo --into {tmp_path / 'out'} {' '.join(SMALL)}"
     assert read["command"].startswith(said)
     (page,) = (tmp_path / "out").glob("*.html")
     assert str(page) in output.replace("\n", "")
-    measured = measurements.read(page.with_suffix(".json"))
-    assert read["default.pods_created"] == len(measured.tasks)
-    assert {task.reason for task in measured.tasks} <= {"Completed", "OOMKilled"}
+    for arm in ("default", "tiphys"):
+        measured = measurements.read(page.with_name(f"{page.stem}-{arm}.json"))
+        assert read[f"{arm}.pods_created"] == len(measured.tasks)
+        assert {task.reason for task in measured.tasks} <= {"Completed", "OOMKilled"}
     assert [] == left_over()
 
 

@@ -14,6 +14,6 @@
 {{- end }}
 
 {{- define "tiphys.releaserSettings" -}}
-{{- $known := dict -}}
+{{- $known := dict "operatorNamespace" .Release.Namespace "metricsPort" .Values.releaser.metricsPort -}}
 {{- toYaml (mergeOverwrite $known .Values.releaser.settings) }}
 {{- end }}
