@@ -20,6 +20,7 @@ ANYWHERE = frozenset(
     }
 )
 """Volume sources that bind a pod to no node (and the volume's name)."""
+_TOLERATION = ("key", "operator", "value", "effect")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -66,16 +67,15 @@ def read(spec: documents.Document) -> pods.Constraints:
         node_selector=documents.pairs(spec, "nodeSelector", "spec"),
         required=required,
         tolerations=tuple(
-            pods.Toleration(
-                key=documents.text(toleration, "key", "spec.tolerations"),
-                operator=documents.text(toleration, "operator", "spec.tolerations") or "Equal",
-                value=documents.text(toleration, "value", "spec.tolerations"),
-                effect=documents.text(toleration, "effect", "spec.tolerations"),
-            )
-            for toleration in documents.mappings(spec, "tolerations", "spec")
+            _toleration(*documents.texts(each, "spec.tolerations", *_TOLERATION))
+            for each in documents.mappings(spec, "tolerations", "spec")
         ),
         unmodelled=tuple(unmodelled),
     )
+
+
+def _toleration(key: str, operator: str, value: str, effect: str) -> pods.Toleration:
+    return pods.Toleration(key=key, operator=operator or "Equal", value=value, effect=effect)
 
 
 def _required(

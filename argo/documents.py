@@ -58,6 +58,20 @@ def text(parent: Document, key: str, where: str = "") -> str:
     raise _wrong(where, key, "text", value)
 
 
+def texts(parent: Document, where: str, *keys: str) -> list[str]:
+    """Return the texts at several keys, each as `text` does; one call is quicker than many."""
+    found: list[str] = []
+    for key in keys:
+        value = parent.get(key)
+        if value is None:
+            found.append("")
+        elif isinstance(value, str):
+            found.append(value)
+        else:
+            raise _wrong(where, key, "text", value)
+    return found
+
+
 def whole(parent: Document, key: str, where: str = "") -> int | None:
     """Return the whole number at `key`; None if there is none."""
     value = parent.get(key)

@@ -9,6 +9,7 @@ _TEMPLATE_NAME = '{"name":"'
 """How Go begins to write a template; its name is the first field."""
 _CONTAINER_SET = '"containerSet":{'
 """A key of that template: inside of texts the quotes would be escaped."""
+_OWNERS = "metadata.ownerReferences"
 _MAIN_ROLES = {
     pods.PodRole.AGENT: pods.ContainerRole.AGENT,
     pods.PodRole.ARTIFACT_GC: pods.ContainerRole.ARTIFACT_GC,
@@ -34,7 +35,7 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
     metadata = documents.mapping(obj, "metadata")
     spec = documents.mapping(obj, "spec")
     status = documents.mapping(obj, "status")
-    name = documents.text(metadata, "name", "metadata")
+    name, namespace, uid = documents.texts(metadata, "metadata", "name", "namespace", "uid")
     annotations = documents.mapping(metadata, "annotations", "metadata")
     owner = _owner(metadata)
     labels = documents.mapping(metadata, "labels", "metadata")
@@ -44,11 +45,11 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
     if role is pods.PodRole.ARTIFACT_GC:
         workflow = documents.text(labels, names.LABEL_WORKFLOW, "metadata.labels")
     elif role is not pods.PodRole.FOREIGN and owner:
-        workflow = documents.text(owner, "name", "metadata.ownerReferences")
-        workflow_uid = documents.text(owner, "uid", "metadata.ownerReferences")
+        workflow, workflow_uid = documents.texts(owner, _OWNERS, "name", "uid")
         if role is not pods.PodRole.AGENT:
-            node_id = documents.text(annotations, names.NODE_ID, "metadata.annotations")
-            node_name = documents.text(annotations, names.NODE_NAME, "metadata.annotations")
+            node_id, node_name = documents.texts(
+                annotations, "metadata.annotations", names.NODE_ID, names.NODE_NAME
+            )
             written = written_template(spec)
             is_set = _CONTAINER_SET in written
             template = _template_name(written) or names.template_of_pod_name(name, workflow)
@@ -56,9 +57,9 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
     init_containers = _init_containers(spec, role)
     started_at, ended_at, phase = _times(status, containers)
     return pods.Pod(
-        namespace=documents.text(metadata, "namespace", "metadata"),
+        namespace=namespace,
         name=name,
-        uid=documents.text(metadata, "uid", "metadata"),
+        uid=uid,
         role=role,
         workflow=workflow,
         workflow_uid=workflow_uid,
@@ -91,9 +92,7 @@ def _owner(metadata: documents.Document) -> documents.Document | None:
         if (
             reference.get("controller") is True
             and reference.get("kind") in (names.KIND, names.KIND_ARTIFACT_GC)
-            and documents.text(reference, "apiVersion", "metadata.ownerReferences").startswith(
-                names.GROUP
-            )
+            and documents.text(reference, "apiVersion", _OWNERS).startswith(names.GROUP)
         ):
             return reference
     return None
@@ -189,10 +188,11 @@ def _container(
     container: documents.Document, where: str, role: pods.ContainerRole
 ) -> pods.Container:
     asked, limits = requests.of_container(container, where)
+    name, image = documents.texts(container, where, "name", "image")
     return pods.Container(
-        name=documents.text(container, "name", where),
+        name=name,
         role=role,
-        image=documents.text(container, "image", where),
+        image=image,
         requests=asked,
         limits=limits,
         restartable=container.get("restartPolicy") == "Always",
@@ -207,8 +207,10 @@ def _effective(
 ) -> amounts.Amounts:
     resources = documents.mapping(spec, "resources", "spec")
     return requests.of_pod(
-        requests.given(containers, status, "containerStatuses"),
-        requests.given(init_containers, status, "initContainerStatuses"),
+        containers,
+        init_containers,
+        resized=requests.in_place(containers, status, "containerStatuses")
+        | requests.in_place(init_containers, status, "initContainerStatuses"),
         overhead=requests.amounts_at(spec, "overhead", "spec"),
         pod_level=requests.amounts_at(resources, "requests", "spec.resources"),
         pod_level_names=documents.mapping(resources, "requests", "spec.resources"),

@@ -3,14 +3,14 @@
 Source: k8s.io/component-helpers/resource/helpers.go (`PodRequests`, `AggregateContainerRequests`).
 """
 
-import dataclasses
 import functools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from tiphys.argo import documents
 from tiphys.models.domain import amounts, errors, pods, quantities
 
 HUGE_PAGES = "hugepages-"
+NONE_RESIZED: Mapping[str, amounts.Amounts] = {}
 ONE_POD = amounts.Amounts(others=((amounts.PODS, 1),))
 MEMORISED_LISTS = 4096
 """Distinct resource lists whose amounts are kept; a cluster has few."""
@@ -61,36 +61,37 @@ def of_container(
     return amounts_at({"requests": both}, "requests", place), limits
 
 
-def given(
+def in_place(
     containers: tuple[pods.Container, ...], status: documents.Document, key: str
-) -> tuple[pods.Container, ...]:
-    """Return containers with what they count for while they are resized in place (KEP-1287).
+) -> dict[str, amounts.Amounts]:
+    """Return by name what containers count for that are or were resized in place (KEP-1287).
 
     That is the most of what is asked for, allocated and in force; if the kubelet can never do it,
     what is asked for does not count.  `key` is the field of `status` that tells.
     """
     found: dict[str, amounts.Amounts] = {}
+    infeasible: bool | None = None
+    init = key == "initContainerStatuses"
     for state in documents.mappings(status, key, "status"):
+        if state.get("resources") is None:
+            continue
+        name = documents.text(state, "name", f"status.{key}")
         in_force = documents.mapping(state, "resources", f"status.{key}")
-        if state.get("resources") is not None:
-            found[documents.text(state, "name", f"status.{key}")] = amounts_at(
-                in_force, "requests", f"status.{key}.resources"
-            ).most(amounts_at(state, "allocatedResources", f"status.{key}"))
-    if not found:
-        return containers
-    infeasible = any(
+        actual = _most(
+            amounts_at(in_force, "requests", f"status.{key}.resources"),
+            amounts_at(state, "allocatedResources", f"status.{key}"),
+        )
+        for each in containers:
+            if each.name == name and each.requests != actual and (each.restartable or not init):
+                infeasible = _infeasible(status) if infeasible is None else infeasible
+                found[name] = actual if infeasible else _most(each.requests, actual)
+    return found
+
+
+def _infeasible(status: documents.Document) -> bool:
+    return any(
         condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
         for condition in documents.mappings(status, "conditions", "status")
-    )
-    init = key == "initContainerStatuses"
-    return tuple(
-        dataclasses.replace(
-            each,
-            requests=found[each.name] if infeasible else each.requests.most(found[each.name]),
-        )
-        if each.name in found and (each.restartable or not init)
-        else each
-        for each in containers
     )
 
 
@@ -98,6 +99,7 @@ def of_pod(
     containers: Iterable[pods.Container],
     init_containers: Iterable[pods.Container],
     *,
+    resized: Mapping[str, amounts.Amounts] = NONE_RESIZED,
     overhead: amounts.Amounts = amounts.NOTHING,
     pod_level: amounts.Amounts = amounts.NOTHING,
     pod_level_names: Iterable[str] = (),
@@ -105,20 +107,21 @@ def of_pod(
     """Return what the scheduler counts for a pod, the pod itself included.
 
     Containers run together, with the native sidecars; init containers run one after another, each
-    with the sidecars before it.  `pod_level` replaces what the containers come to in those of
-    `pod_level_names` that may be asked for at pod level.
+    with the sidecars before it.  `resized` holds by name what counts in place of a container's
+    requests.  `pod_level` replaces what the containers come to in those of `pod_level_names` that
+    may be asked for at pod level.
     """
     total = highest = sidecars = amounts.NOTHING
     for container in containers:
-        total = _sum(total, container.requests)
+        total = _sum(total, resized.get(container.name, container.requests))
     for container in init_containers:
-        step = _sum(sidecars, container.requests)
+        asked = resized.get(container.name, container.requests)
+        step = _sum(sidecars, asked)
         if container.restartable:
             sidecars = step
-            total = _sum(total, container.requests)
-        highest = step if highest is amounts.NOTHING else highest.most(step)
-    if highest is not amounts.NOTHING:
-        total = total.most(highest)
+            total = _sum(total, asked)
+        highest = _most(highest, step)
+    total = _most(total, highest)
     names = [
         name
         for name in pod_level_names
@@ -127,6 +130,13 @@ def of_pod(
     if names:
         total = _replaced(total, pod_level, names)
     return _sum(total, overhead) + ONE_POD
+
+
+def _most(left: amounts.Amounts, right: amounts.Amounts) -> amounts.Amounts:
+    """Return the larger of both; they are often one and the same object, or nothing."""
+    if right is left or right is amounts.NOTHING:
+        return left
+    return right if left is amounts.NOTHING else left.most(right)
 
 
 def _sum(left: amounts.Amounts, right: amounts.Amounts) -> amounts.Amounts:

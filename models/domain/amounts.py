@@ -59,6 +59,8 @@ class Amounts:
 
     def most(self, other: "Amounts") -> "Amounts":
         """Return the larger of both, resource by resource."""
+        if not self.others and not other.others:
+            return Amounts(max(self.cpu_m, other.cpu_m), max(self.memory_bytes, other.memory_bytes))
         mine, theirs = dict(self.others), dict(other.others)
         return Amounts(
             max(self.cpu_m, other.cpu_m),
