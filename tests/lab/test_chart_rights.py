@@ -29,7 +29,6 @@ READ_BY_OPERATOR = (
     "argoproj.io/workflowtemplates",
     "argoproj.io/clusterworkflowtemplates",
     "argoproj.io/cronworkflows",
-    "apiextensions.k8s.io/customresourcedefinitions",
     "tiphys.dev/schedulingpolicies",
     "tiphys.dev/policyversions",
 )
@@ -76,9 +75,8 @@ MAY = {
         *((verb, "configmaps", SYSTEM, "tiphys-public-keys") for verb in READ),
     ),
     "releaser": (
-        *((verb, "pods", "any", "") for verb in (*READ, "patch")),
-        *((verb, "coordination.k8s.io/leases", SYSTEM, "") for verb in READ),
-        ("create", "events", "any", ""),
+        *((verb, "pods", "any", "") for verb in ("get", "list", "patch")),
+        *((verb, "coordination.k8s.io/leases", SYSTEM, "") for verb in ("get", "list")),
         ("release", "tiphys.dev/gates", "any", ""),
     ),
 }
@@ -126,7 +124,7 @@ MAY_NOT = {
         ("get", "secrets", SYSTEM, "tiphys-operator-tls"),
         ("patch", "secrets", SYSTEM, "tiphys-webhook-keys"),
         ("patch", "configmaps", SYSTEM, "tiphys-public-keys"),
-        ("get", "coordination.k8s.io/leases", SYSTEM, ""),
+        ("update", "coordination.k8s.io/leases", SYSTEM, "tiphys-operator"),
         ("release", "tiphys.dev/gates", "any", ""),
         ("list", "argoproj.io/workflows", "any", ""),
     ),

@@ -70,7 +70,7 @@ def read_until(process, words):
 
 
 def test_the_demo_ends_with_figures_and_a_page_and_nothing_left(demo, tmp_path):
-    """By both arms every pod accounted for and every workflow ended, and the schema's keys there."""
+    """By both arms all pods accounted for and all workflows ended, and the schema's keys there."""
     process = demo(*SMALL)
     output, _ = process.communicate()
     assert 0 == process.returncode, output
