@@ -1,0 +1,1 @@
+"""What people type: each command reads with the rights of whoever runs it."""

@@ -1,0 +1,152 @@
+"""What all commands share: options, a client, exit codes, and how answers are printed.
+
+Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 there is no such object, 4 not allowed,
+5 the API server does not answer.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich import console, table
+
+from tiphys.models.domain import errors
+from tiphys.operator import apis, credentials
+
+YES, NO, USAGE, MISSING, FORBIDDEN, SILENT = range(6)
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 no such object, 4 not allowed, "
+    "5 no answer."
+)
+SYSTEM = "tiphys-system"
+OUTPUTS = ("table", "json", "yaml")
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One run of a command."""
+
+    api: apis.Api
+    namespace: str
+    output: str
+    system: str
+
+
+def options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that every command has."""
+    for option in (
+        click.option(
+            "-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True
+        ),
+        click.option("-n", "--namespace", default="", help="Default: the context's."),
+        click.option(
+            "--kubeconfig",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Default: $KUBECONFIG, then ~/.kube/config.",
+        ),
+        click.option(
+            "--system-namespace", default=SYSTEM, show_default=True, help="Where Tiphys runs."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def run(
+    work: Callable[[Session], Awaitable[int]],
+    *,
+    kubeconfig: Path | None,
+    namespace: str,
+    output: str,
+    system_namespace: str,
+) -> int:
+    """Run the work of a command with a client; return its exit code, with errors in one line."""
+
+    async def inside() -> int:
+        login = credentials.find(kubeconfig)
+        given = namespace or str(getattr(login, "namespace", "") or "default")
+        async with apis.Api(login, agent="tiphys-cli", attempts=2, timeout_s=15.0) as api:
+            return await work(
+                Session(api=api, namespace=given, output=output, system=system_namespace)
+            )
+
+    try:
+        return asyncio.run(inside())
+    except errors.TiphysError as error:
+        return failed(error)
+
+
+def failed(error: Exception) -> int:
+    """Say what went wrong and return the exit code that stands for it."""
+    click.echo(f"tiphys: {error}", err=True)
+    if isinstance(error, apis.NotFoundError):
+        return MISSING
+    if isinstance(error, errors.RefusedError):
+        return FORBIDDEN
+    if isinstance(error, errors.UnavailableError):
+        return SILENT
+    return USAGE if isinstance(error, errors.InputError) else NO
+
+
+def main(command: click.Command, name: str, arguments: list[str]) -> int:
+    """Run a click command as a subcommand of `tiphys`; return its exit code."""
+    try:
+        code = command.main(arguments, prog_name=f"tiphys {name}", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except click.Abort:
+        return NO
+    return int(code or 0)
+
+
+def show(found: object, output: str) -> None:
+    """Print an answer as JSON or YAML."""
+    if output == "json":
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False, default=str))
+    else:
+        click.echo(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=100), nl=False)
+
+
+@functools.cache
+def screen() -> console.Console:
+    """Return where tables go; a pipe gets no colours and enough columns."""
+    width = None if sys.stdout.isatty() else 160
+    return console.Console(width=width, highlight=False, soft_wrap=False)
+
+
+def listed(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table."""
+    shown = table.Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        shown.add_column(column, overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    screen().print(shown)
+
+
+def facts(rows: list[tuple[str, str]]) -> None:
+    """Print names and values under one another; empty values are left out."""
+    shown = table.Table(box=None, show_header=False, pad_edge=False)
+    shown.add_column(style="bold", no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, value in rows:
+        if value:
+            shown.add_row(name, value)
+    screen().print(shown)
+
+
+def text(found: Mapping[str, Any], *path: str) -> str:
+    """Return a text deep in a JSON value, or an empty one."""
+    value: Any = found
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return "" if value is None else str(value)

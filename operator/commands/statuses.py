@@ -1,0 +1,227 @@
+"""`tiphys status`: who leads, what steers whom, and how many pods wait, as far as one may see."""
+
+import asyncio
+import datetime
+import json
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from tiphys.models.domain import decisions, durations, errors, optins
+from tiphys.models.wire import keys
+from tiphys.operator import apis, elections, trusts
+from tiphys.operator.commands import sessions, verifications, views
+
+FRESH_S = 12.0
+"""A Lease that was renewed longer ago is not counted as living (clocks may differ a little)."""
+
+
+@click.command(epilog=sessions.EXIT_CODES)
+@click.option("-A", "--all-namespaces", is_flag=True, help="Waiting pods of all namespaces.")
+@sessions.options
+def status(all_namespaces: bool, **shared: Any) -> int:
+    """Show operators, policies, opted-in namespaces and waiting pods.
+
+    What you may not see is named and left out. Exit code 1: no operator leads.
+    """
+
+    async def work(session: sessions.Session) -> int:
+        found, hidden = await _look(session, all_namespaces)
+        if session.output != "table":
+            sessions.show({**found, "hidden": hidden}, session.output)
+        else:
+            _print(found, hidden)
+        led = "operators" not in found or bool(found["leader"])
+        return sessions.YES if led else sessions.NO
+
+    return sessions.run(work, **shared)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand; return its exit code."""
+    return sessions.main(status, "status", arguments)
+
+
+async def _look(
+    session: sessions.Session, everywhere: bool
+) -> tuple[sessions.Json, dict[str, str]]:
+    """Return all that may be seen, and what may not with the reason."""
+    scope = "" if everywhere else f"/namespaces/{session.namespace}"
+    questions = {
+        "leases": f"/apis/coordination.k8s.io/v1/namespaces/{session.system}/leases",
+        "policies": "/apis/tiphys.dev/v1alpha1/schedulingpolicies",
+        "versions": "/apis/tiphys.dev/v1alpha1/policyversions",
+        "namespaces": "/api/v1/namespaces",
+        "pods": f"/api/v1{scope}/pods?labelSelector={decisions.GATED_LABEL}%3Dtrue",
+        "keys": f"/api/v1/namespaces/{session.system}/configmaps/{trusts.PUBLIC}",
+    }
+    answers = await asyncio.gather(
+        *(session.api.get(path) for path in questions.values()), return_exceptions=True
+    )
+    seen: dict[str, sessions.Json] = {}
+    hidden: dict[str, str] = {}
+    silent: list[Exception] = []
+    for name, answer in zip(questions, answers, strict=True):
+        if isinstance(answer, apis.ForbiddenError):
+            hidden[name] = "you may not read them"
+        elif isinstance(answer, apis.NotFoundError):
+            hidden[name] = "not there: is Tiphys installed?"
+        elif isinstance(answer, errors.TiphysError):
+            hidden[name] = str(answer)
+            silent.append(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            seen[name] = answer
+    if len(silent) == len(questions):
+        raise silent[0]
+    found: sessions.Json = {}
+    if "leases" in seen:
+        found |= _operators(seen["leases"])
+    if "keys" in seen:
+        found["keys"] = _keys(seen["keys"])
+    if "policies" in seen:
+        found["policies"] = [_policy(item) for item in seen["policies"]["items"]]
+    if "versions" in seen:
+        found["versions"] = [item["metadata"]["name"] for item in seen["versions"]["items"]]
+    if "namespaces" in seen:
+        found["optedIn"] = sorted(
+            item["metadata"]["name"]
+            for item in seen["namespaces"]["items"]
+            if sessions.text(item, "metadata", "annotations", optins.ENABLED) == "true"
+        )
+    if "pods" in seen:
+        found["waiting"] = _waiting(seen["pods"])
+    return found, hidden
+
+
+def _operators(leases: sessions.Json) -> sessions.Json:
+    """Return the leader and the replicas by their Leases."""
+    now = time.time()
+    leader, rows = "", []
+    for item in leases["items"]:
+        name = item["metadata"]["name"]
+        if not name.startswith(elections.LEADER):
+            continue
+        holder = sessions.text(item, "spec", "holderIdentity")
+        renewed = _unix(sessions.text(item, "spec", "renewTime"))
+        age_s = now - renewed if renewed else None
+        fresh = bool(holder) and age_s is not None and age_s < FRESH_S
+        if name == elections.LEADER:
+            leader = holder if fresh else ""
+        else:
+            rows.append({"name": holder or name, "alive": fresh, "silentS": age_s})
+    return {"leader": leader, "operators": rows}
+
+
+def _keys(config: sessions.Json) -> list[sessions.Json]:
+    found: list[sessions.Json] = []
+    for field in (keys.OPERATOR_FIELD, keys.WEBHOOK_FIELD):
+        try:
+            held = {"data": {keys.OPERATOR_FIELD: config["data"][field]}}
+            ring = verifications.read_ring(json.dumps(held), trusts.PUBLIC)
+        except (errors.InputError, KeyError) as error:
+            found.append({"ring": field, "problem": str(error)})
+            continue
+        ends = max((key.not_after for key in ring.keys), default=0.0)
+        found.append({"ring": field, "keys": len(ring.keys), "honouredUntil": _time(ends)})
+    return found
+
+
+def _policy(item: Mapping[str, Any]) -> sessions.Json:
+    ready: Mapping[str, Any] = next(
+        (
+            each
+            for each in (item.get("status") or {}).get("conditions") or ()
+            if each.get("type") == "Ready"
+        ),
+        {},
+    )
+    return {
+        "name": item["metadata"]["name"],
+        "mode": sessions.text(item, "spec", "mode") or "Enforce",
+        "stable": sessions.text(item, "status", "activeVersion")
+        or sessions.text(item, "spec", "stable"),
+        "ready": str(ready.get("status") or "Unknown"),
+        "message": str(ready.get("message") or ""),
+    }
+
+
+def _waiting(pods: sessions.Json) -> list[sessions.Json]:
+    now = time.time()
+    of_namespace: dict[str, list[sessions.Json]] = defaultdict(list)
+    for item in pods["items"]:
+        if views.gated(item):
+            of_namespace[item["metadata"]["namespace"]].append(item)
+    rows = []
+    for namespace, held in sorted(of_namespace.items()):
+        oldest = min(held, key=lambda item: str(item["metadata"]["creationTimestamp"]))
+        since = _unix(oldest["metadata"]["creationTimestamp"])
+        rows.append(
+            {
+                "namespace": namespace,
+                "pods": len(held),
+                "oldest": oldest["metadata"]["name"],
+                "waitsS": round(now - since, 1) if since else None,
+                "why": views.waits(oldest).removeprefix("Tiphys: "),
+            }
+        )
+    return rows
+
+
+def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
+    if "operators" in found:
+        rows = [
+            (
+                each["name"],
+                "leads" if each["name"] == found["leader"] else "follows",
+                "yes" if each["alive"] else "NO",
+                durations.words(each["silentS"]) if each["silentS"] is not None else "",
+            )
+            for each in found["operators"]
+        ]
+        if not found["leader"]:
+            sessions.screen().print("No operator leads: gates are opened by the releaser.\n")
+        sessions.listed("Operators", ("NAME", "ROLE", "ALIVE", "LAST SIGN"), rows)
+    if "policies" in found:
+        policies = [
+            (p["name"], p["mode"], p["stable"], p["ready"], p["message"]) for p in found["policies"]
+        ] or [
+            ("(default)", "Enforce", "builtin-srwf-wait-v1", "True", "no SchedulingPolicy exists")
+        ]
+        sessions.listed("\nPolicies", ("NAME", "MODE", "VERSION", "READY", "MESSAGE"), policies)
+    if "optedIn" in found:
+        named = ", ".join(found["optedIn"]) or "none by its own annotation"
+        sessions.screen().print(f"\nOpted-in namespaces: {named}")
+    if "waiting" in found:
+        waiting = [
+            (
+                each["namespace"],
+                str(each["pods"]),
+                each["oldest"],
+                durations.words(each["waitsS"]) if each["waitsS"] is not None else "",
+                each["why"],
+            )
+            for each in found["waiting"]
+        ]
+        if waiting:
+            columns = ("NAMESPACE", "PODS", "OLDEST", "WAITS", "WHY")
+            sessions.listed("\nBehind the gate", columns, waiting)
+        else:
+            sessions.screen().print("\nNo pod waits behind the gate.")
+    for name, why in hidden.items():
+        sessions.screen().print(f"Not shown: {name} ({why}).", style="dim")
+
+
+def _unix(text: str) -> float | None:
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _time(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,125 @@
+"""What a person can see of pods and operators: objects, stamps, and the leader's answer."""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tiphys.models.domain import decisions, errors, pods
+from tiphys.models.wire import stamps
+from tiphys.operator import apis, elections
+from tiphys.operator.commands import sessions
+
+WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
+METRICS_PORT = 9080
+ANSWERED = ("leader", "replica")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an operator said, or why it could not be asked."""
+
+    found: sessions.Json | None = None
+    why: str = ""
+
+
+async def pod(session: sessions.Session, name: str) -> sessions.Json:
+    """Read a pod, `NAME` or `NAMESPACE/NAME`; raises as the client does."""
+    namespace, _, own = name.rpartition("/")
+    return await session.api.get(f"/api/v1/namespaces/{namespace or session.namespace}/pods/{own}")
+
+
+async def workflow(session: sessions.Session, name: str) -> sessions.Json:
+    """Read a Workflow, `NAME` or `NAMESPACE/NAME`."""
+    namespace, _, own = name.rpartition("/")
+    return await session.api.get(WORKFLOWS.format(namespace or session.namespace, own))
+
+
+async def leader(session: sessions.Session, uid: str) -> Answer:
+    """Ask the leader about an object, through the API server's proxy."""
+    try:
+        lease = await session.api.get(
+            f"/apis/coordination.k8s.io/v1/namespaces/{session.system}/leases/{elections.LEADER}"
+        )
+        holder = sessions.text(lease, "spec", "holderIdentity")
+        if not holder:
+            return Answer(why="no operator leads just now")
+        path = f"/api/v1/namespaces/{session.system}/pods/{holder}"
+        port = _port(await session.api.get(path))
+        found = await session.api.get(f"{path}:{port}/proxy/v1/explanations/{uid}")
+    except apis.ForbiddenError:
+        return Answer(why="you may not ask the operator (pods/proxy in its namespace)")
+    except apis.NotFoundError:
+        return Answer(why="the operator does not know it, or is not there")
+    except errors.TiphysError as error:
+        return Answer(why=f"the operator does not answer ({error})")
+    return Answer(found=found)
+
+
+async def direct(url: str, uid: str) -> Answer:
+    """Ask an operator at an address, such as a forwarded port: `http://127.0.0.1:9080`."""
+    import aiohttp
+
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as client,
+            client.get(f"{url.rstrip('/')}/v1/explanations/{uid}") as response,
+        ):
+            if response.status == 200:
+                return Answer(found=await response.json())
+            return Answer(why=f"the operator at {url} answered {response.status}")
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        return Answer(why=f"the operator at {url} does not answer ({error!r})")
+
+
+async def events(session: sessions.Session, namespace: str, uid: str) -> list[sessions.Json]:
+    """Return our Events about an object, the latest last; none where they may not be read."""
+    with contextlib.suppress(errors.TiphysError):
+        found = await session.api.get(
+            f"/api/v1/namespaces/{namespace}/events",
+            params={"fieldSelector": f"involvedObject.uid={uid}"},
+        )
+        ours = [
+            item
+            for item in found.get("items") or ()
+            if sessions.text(item, "source", "component").startswith("tiphys")
+        ]
+        return sorted(ours, key=lambda item: str(item.get("lastTimestamp") or ""))
+    return []
+
+
+def stamp(found: Mapping[str, Any], annotation: str) -> decisions.Stamp | None:
+    """Return a decision on a pod; None where there is none or it cannot be read."""
+    text = sessions.text(found, "metadata", "annotations", annotation)
+    if not text:
+        return None
+    with contextlib.suppress(errors.InputError):
+        return stamps.decode(text)
+    return None
+
+
+def gates(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of a pod's scheduling gates."""
+    listed = (found.get("spec") or {}).get("schedulingGates") or ()
+    return tuple(str(gate.get("name")) for gate in listed)
+
+
+def gated(found: Mapping[str, Any]) -> bool:
+    """Say whether our gate is on a pod."""
+    return pods.STEERING_GATE in gates(found)
+
+
+def waits(found: Mapping[str, Any]) -> str:
+    """Return why a pod is not scheduled, as its condition says."""
+    for condition in (found.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message") or "")
+    return ""
+
+
+def _port(found: Mapping[str, Any]) -> int:
+    for container in (found.get("spec") or {}).get("containers") or ():
+        for port in container.get("ports") or ():
+            if port.get("name") == "metrics":
+                return int(port["containerPort"])
+    return METRICS_PORT

@@ -1,0 +1,109 @@
+"""Finds gated pods by their label and opens their gates, the important and the old ones first."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+
+from tiphys.argo import patches
+from tiphys.models.domain import decisions, errors
+from tiphys.operator.releaser import connections
+
+PAGE = 500
+BATCH = 64
+"""Pods between two questions whether to go on."""
+
+
+class Opener:
+    """Opens gates, several at a time and so many a second at most."""
+
+    def __init__(self, api: connections.Api, *, per_second: float, callers: int) -> None:
+        self._api = api
+        self._pause_s = 1.0 / per_second
+        self._pool = futures.ThreadPoolExecutor(callers, thread_name_prefix="open")
+        self._lock = threading.Lock()
+        self._next_at = 0.0
+        self.opened = 0
+        self.failed = 0
+        self.gated = 0
+        """Gates that the last look found."""
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def find(self) -> list[connections.Object]:
+        """Return the pods behind our gate, in the order in which they are opened."""
+        found = [pod for pod in self._pages() if patches.opening(pod)]
+        found.sort(
+            key=lambda pod: (
+                -int(pod["spec"].get("priority") or 0),
+                pod["metadata"]["creationTimestamp"],
+                pod["metadata"]["name"],
+            )
+        )
+        self.gated = len(found)
+        return found
+
+    def open(
+        self, found: Sequence[connections.Object], *, goes_on: Callable[[], bool]
+    ) -> tuple[int, int]:
+        """Open gates until all are, or until `goes_on` says no; return (opened, failed)."""
+        opened = failed = 0
+        for start in range(0, len(found), BATCH):
+            if not goes_on():
+                break
+            for done in self._pool.map(self._one, found[start : start + BATCH]):
+                opened += done
+                failed += not done
+        self.opened += opened
+        self.failed += failed
+        self.gated -= opened
+        return opened, failed
+
+    def _pages(self) -> Iterator[connections.Object]:
+        params = {"labelSelector": f"{decisions.GATED_LABEL}=true", "limit": str(PAGE)}
+        while True:
+            page = self._api.get("/api/v1/pods", params=params)
+            yield from page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            params["continue"] = token
+
+    def _one(self, pod: connections.Object) -> bool:
+        """Open one gate; a pod that is gone, replaced or open is no failure."""
+        self._wait()
+        about = pod["metadata"]
+        path = f"/api/v1/namespaces/{about['namespace']}/pods/{about['name']}"
+        for attempt in range(3):
+            try:
+                self._api.patch(path, patches.opening(pod))
+            except connections.CallError as error:
+                if error.status in (404, 409, 422):
+                    return self._gone(path, about["uid"])
+                if error.status not in (429, 500, 502, 503, 504):
+                    return False
+            except errors.UnavailableError:
+                pass
+            else:
+                return True
+            time.sleep(0.2 * 2**attempt)
+        return False
+
+    def _gone(self, path: str, uid: str) -> bool:
+        """Say whether nothing is left to open there; what changed is found by the next look."""
+        try:
+            pod = self._api.get(path)
+        except connections.CallError as error:
+            return error.status == 404
+        except errors.UnavailableError:
+            return False
+        return pod["metadata"]["uid"] != uid or not patches.opening(pod)
+
+    def _wait(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            at = max(now, self._next_at)
+            self._next_at = at + self._pause_s
+        time.sleep(max(0.0, at - now))
