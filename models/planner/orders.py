@@ -43,6 +43,8 @@ class Order:
     lines: list[Line]
     place: npt.NDArray[np.int64]
     """[W] place in the policy's order over all tiers, for comparison between tenants."""
+    sequence: npt.NDArray[np.int64]
+    """[W] places in the snapshot by tier, lateness and the policy's order, without shares."""
     overdue_after_s: float
     reasons: Mapping[int, str]
     """Reasons of a policy that is no `Scorer`."""
@@ -55,34 +57,33 @@ def of(
     waiting = snapshot.waiting
     after_s = overdues.after_s(snapshot, choices)
     if not waiting:
-        return Order([], np.zeros(0, dtype=np.int64), after_s, {})
+        nothing = np.zeros(0, dtype=np.int64)
+        return Order([], nothing, nothing, after_s, {})
     keys, reasons = _keys(snapshot, policy)
-    tiers = np.array(
-        [
-            (each.pod.priority, max(each.workflow_priority, each.urgency_priority))
-            for each in waiting
-        ],
-        dtype=np.int64,
+    count = len(waiting)
+    tiers = np.empty((count, 2), dtype=np.int64)
+    tiers[:, 0] = np.fromiter((each.pod.priority for each in waiting), np.int64, count)
+    tiers[:, 1] = np.fromiter(
+        (max(each.workflow_priority, each.urgency_priority) for each in waiting), np.int64, count
     )
-    late = snapshot.at - np.array([each.waiting_since for each in waiting]) > after_s
+    since = np.fromiter((each.waiting_since for each in waiting), np.float64, count)
+    late = snapshot.at - since > after_s
     _inherit(waiting, tiers, keys, late)
     # The snapshot is sorted by (waiting_since, key); lexsort is stable, so ties keep that order.
     sequence = np.lexsort((*reversed(keys.T), ~late, -tiers[:, 1], -tiers[:, 0]))
-    place = np.empty(len(waiting), dtype=np.int64)
-    place[np.lexsort(tuple(reversed(keys.T)))] = np.arange(len(waiting))
+    place = np.empty(count, dtype=np.int64)
+    place[np.lexsort(tuple(reversed(keys.T)))] = np.arange(count)
     lines: list[Line] = []
-    tier_list, late_list = tiers.tolist(), late.tolist()
-    for index in sequence.tolist():
-        priority, workflow_priority = tier_list[index]
-        if not lines or lines[-1].tier != (priority, workflow_priority):
-            lines.append(Line((priority, workflow_priority), [], {}))
-        if late_list[index]:
-            lines[-1].overdue.append(index)
-        else:
-            lines[-1].by_tenant.setdefault(waiting[index].tenant, []).append(index)
-    for line in lines:
+    ordered = tiers[sequence]
+    starts = np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1
+    for part in np.split(sequence, starts):
+        first = part[0]
+        line = Line((int(tiers[first, 0]), int(tiers[first, 1])), part[late[part]].tolist(), {})
         line.overdue.sort()
-    return Order(lines, place, after_s, reasons)
+        for index in part[~late[part]].tolist():
+            line.by_tenant.setdefault(waiting[index].tenant, []).append(index)
+        lines.append(line)
+    return Order(lines, place, sequence, after_s, reasons)
 
 
 def _keys(

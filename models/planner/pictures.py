@@ -15,35 +15,46 @@ from tiphys.models.planner import boards, masks, speeds
 MOST_MOULDS = 4096
 """Moulds that are kept; with more kinds of pods than this they are made anew."""
 
+MOST_MOULDED = 100_000
+"""Pods whose mould is remembered: five times what the planner is made for."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Mould:
     """What of a shape does not change from tick to tick."""
-
-    asked: boards.Row
-    may: boards.Bools
-    ever: bool
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Shape:
-    """What pods have in common that may run on the same nodes and ask for the same."""
 
     signature: masks.Signature
     requests: amounts.Amounts
     asked: boards.Row
     may: boards.Bools
     """[N] nodes that its constraints allow and that take pods at all."""
-    fits: boards.Bools
-    """[N] of these, those with room now; follows the board (`Shapes.refresh`)."""
     ever: bool
     """Some node could hold it, were it empty and not cordoned."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Shape:
+    """What pods have in common that may run on the same nodes and ask for the same."""
+
+    mould: Mould
+    fits: boards.Bools
+    """[N] nodes of `mould.may` with room now; follows the board (`Shapes.refresh`)."""
     fitted: bool
     """Some node had room when the tick began."""
     seen: int = 0
     """Changes of the board that `fits` knows of."""
     full: bool = False
     """Nothing has room for it any more in this tick."""
+
+    @property
+    def asked(self) -> boards.Row:
+        """[R] what it asks for."""
+        return self.mould.asked
+
+    @property
+    def may(self) -> boards.Bools:
+        """[N] nodes that its constraints allow and that take pods at all."""
+        return self.mould.may
 
 
 class Picture:
@@ -64,6 +75,11 @@ class Picture:
         self.speeds = speeds.Speeds((), ())
         self.selectors: dict[str, clusters.Group] = {}
         self._moulds: dict[tuple[masks.Signature, amounts.Amounts], Mould] = {}
+        self._pods: dict[str, object] = {}
+        self._labels: dict[str, object] = {}
+        self._moulded: dict[str, Mould] = {}
+        """By uid, as pod and labels were; three plain ones, since 20,000 tuples are work for the
+        garbage collector."""
         self._rules: tuple[constraints.Rule, ...] = ()
         self._factors: tuple[tuple[str, float], ...] = ()
         self._groups: tuple[clusters.Group, ...] = ()
@@ -81,8 +97,8 @@ class Picture:
             len(before) == len(self.rooms)
             and all(old.node is new.node for old, new in zip(before, self.rooms, strict=True))
         )
-        if grown or len(self._moulds) > MOST_MOULDS:
-            self._moulds.clear()
+        if grown or len(self._moulds) > MOST_MOULDS or len(self._moulded) > MOST_MOULDED:
+            self._forget()
         if grown or not same_nodes:
             width = len(self.resources.places)
             self.free = np.zeros((len(self.rooms), width))
@@ -99,7 +115,7 @@ class Picture:
         if not same_nodes or self._rules is not choices.rules:
             self._rules = choices.rules
             self.masks = masks.Masks([room.node for room in self.rooms], choices.rules)
-            self._moulds.clear()
+            self._forget()
         same_groups = before is self.rooms or (
             same_nodes
             and all(old.group == new.group for old, new in zip(before, self.rooms, strict=True))
@@ -115,15 +131,21 @@ class Picture:
         """Return [R] allocatable of all nodes together."""
         return np.asarray(self.whole.sum(axis=0))
 
-    def mould(self, signature: masks.Signature, requests: amounts.Amounts) -> Mould:
-        """Return what stays the same of a shape while the nodes do."""
-        known = self._moulds.get((signature, requests))
-        if known is None:
+    def mould(self, waiting: snapshots.Waiting) -> Mould:
+        """Return what stays the same of a pod's shape while the nodes do."""
+        uid = waiting.pod.uid
+        if self._pods.get(uid) is waiting.pod and self._labels.get(uid) is waiting.labels:
+            return self._moulded[uid]
+        signature = self.masks.signature(waiting)
+        requests = waiting.pod.requests
+        mould = self._moulds.get((signature, requests))
+        if mould is None:
             asked = self.resources.row(requests)
             could = self.could(signature, asked)
-            known = Mould(asked, could & self.open, bool(could.any()))
-            self._moulds[signature, requests] = known
-        return known
+            mould = Mould(signature, requests, asked, could & self.open, bool(could.any()))
+            self._moulds[signature, requests] = mould
+        self._pods[uid], self._labels[uid], self._moulded[uid] = waiting.pod, waiting.labels, mould
+        return mould
 
     def could(self, signature: masks.Signature, asked: boards.Row) -> boards.Bools:
         """Return [N] whether a node would do, were it empty and not cordoned."""
@@ -132,6 +154,10 @@ class Picture:
             if amount > 0:
                 could &= self.whole[:, place] >= amount
         return could
+
+    def _forget(self) -> None:
+        for kept in (self._moulds, self._pods, self._labels, self._moulded):
+            kept.clear()
 
     def _read(self, place: int, room: snapshots.Room) -> None:
         self.free[place] = self.resources.row(room.free)
@@ -144,15 +170,15 @@ class Shapes:
     def __init__(self, picture: Picture, board: boards.Board) -> None:
         self._picture = picture
         self._board = board
-        self._known: dict[tuple[masks.Signature, amounts.Amounts], Shape] = {}
+        self._known: dict[int, Shape] = {}
+        """By identity of the mould."""
 
     def of(self, waiting: snapshots.Waiting) -> Shape:
         """Return the shape of a pod."""
-        signature = self._picture.masks.signature(waiting)
-        key = (signature, waiting.pod.requests)
-        known = self._known.get(key)
+        mould = self._picture.mould(waiting)
+        known = self._known.get(id(mould))
         if known is None:
-            known = self._known[key] = self._made(signature, waiting.pod.requests)
+            known = self._known[id(mould)] = self._made(mould)
         return known
 
     def refresh(self, shape: Shape) -> None:
@@ -166,9 +192,8 @@ class Shapes:
         shape.seen = len(changed)
         shape.full = not shape.fits.any()
 
-    def _made(self, signature: masks.Signature, requests: amounts.Amounts) -> Shape:
+    def _made(self, mould: Mould) -> Shape:
         picture, board = self._picture, self._board
-        mould = picture.mould(signature, requests)
         began = mould.may.copy()
         fits = mould.may.copy()
         for place, amount in enumerate(mould.asked):
@@ -176,12 +201,8 @@ class Shapes:
                 began &= picture.free[:, place] >= amount
                 fits &= board.free[:, place] >= amount
         return Shape(
-            signature=signature,
-            requests=requests,
-            asked=mould.asked,
-            may=mould.may,
+            mould=mould,
             fits=fits,
-            ever=mould.ever,
             fitted=bool(began.any()),
             seen=len(board.changed),
             full=not fits.any(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -141,6 +142,30 @@ class Words:
             until=lack.until,
         )
 
+    def later(self, indices: Sequence[int], rank: int) -> list[plans.Hold]:
+        """Return the holds of pods whose turn the caller did not ask about, from a rank on."""
+        tick = self._tick
+        waiting, mould = tick.snapshot.waiting, tick.picture.mould
+        last = waiting[tick.placed[-1].index].pod.key if tick.placed else ""
+        sentence = "Its turn comes after those that are opened now."
+        return [
+            plans.Hold(
+                uid=waiting[index].pod.uid,
+                kind=plans.HoldKind.ORDER,
+                reason=sentence,
+                blocker=last,
+                rank=place,
+            )
+            if mould(waiting[index]).ever
+            else plans.Hold(
+                uid=waiting[index].pod.uid,
+                kind=plans.HoldKind.NEVER,
+                reason=self._never(tick.shapes.of(waiting[index])),
+                rank=place,
+            )
+            for place, index in enumerate(indices, start=rank)
+        ]
+
     def _why(self, placed: ticks.Placed) -> str:
         tick, index = self._tick, placed.index
         waiting = tick.snapshot.waiting[index]
@@ -161,7 +186,7 @@ class Words:
         tick = self._tick
         room = tick.picture.rooms[node]
         group = tick.picture.selectors.get(room.group)
-        ruled = bool(shape.signature[1])
+        ruled = bool(shape.mould.signature[1])
         if waiting.pod.constraints.unmodelled or not (tick.places or ruled):
             return decisions.Placement()
         choices = tick.choices.placement
@@ -172,7 +197,7 @@ class Words:
         whole = group is not None and bool(group.selector)
         if ruled and whole:
             whole = bool(
-                tick.picture.masks.allowed(shape.signature)[
+                tick.picture.masks.allowed(shape.mould.signature)[
                     self._nodes_of_groups()[room.group]
                 ].all()
             )
@@ -198,11 +223,11 @@ class Words:
         """Return why no node of a group will do: what its first node says."""
         picture = self._tick.picture
         node = picture.rooms[int(nodes[0])].node
-        rules = picture.masks.rules_of(shape.signature)
-        why = masks.refusal(shape.signature[0], rules, node)
+        rules = picture.masks.rules_of(shape.mould.signature)
+        why = masks.refusal(shape.mould.signature[0], rules, node)
         if why:
             return why
-        lacking = shape.requests.lacking(node.allocatable)
+        lacking = shape.mould.requests.lacking(node.allocatable)
         if lacking:
             return f"its nodes are too small: {', '.join(lacking)}"
         return "cordoned or not ready"
@@ -333,7 +358,7 @@ class Words:
         picture, at = tick.picture, tick.snapshot.at
         places = np.flatnonzero(shape.may)
         if not len(places):
-            could = np.flatnonzero(picture.could(shape.signature, shape.asked))
+            could = np.flatnonzero(picture.could(shape.mould.signature, shape.asked))
             return Lack(
                 "Every node that it may use is cordoned or not ready.",
                 (picture.rooms[int(could[0])].node.name,),
@@ -346,7 +371,7 @@ class Words:
                 found = (until, node, holders)
         until, node, holders = found
         room = picture.rooms[node]
-        lacking = shape.requests.lacking(room.free) or ("room",)
+        lacking = shape.mould.requests.lacking(room.free) or ("room",)
         sentence = f"No node that it may use has room ({', '.join(lacking)} on {room.node.name})"
         if until == boards.NEVER:
             return Lack(f"{sentence}.", (room.node.name,))

@@ -89,6 +89,8 @@ class Tick:
         self.shapes = pictures.Shapes(picture, self.board)
         self.placed: list[Placed] = []
         self.held: list[Held] = []
+        self.unasked: list[int] = []
+        """Places in the snapshot of those that were not looked at, in order."""
         self.kept: dict[int, int] = {}
         """Node and the pod for which room is kept there."""
         self.claims: dict[int, tuple[boards.Row, int]] = {}
@@ -102,35 +104,41 @@ class Tick:
         """Decide on every pod, without words: `placed` and `held` are filled."""
         order = orders.of(self.snapshot, self.policy, self.choices)
         shares = orders.Shares(self.snapshot, self.choices, self.picture.capacity().tolist())
-        waiting = self.snapshot.waiting
         rank = 0
         for number, line in enumerate(order.lines):
             others_behind = number + 1 < len(order.lines)
             start = len(self.held)
             for index, overdue, by_share in orders.walk(line, order, shares):
-                rank += 1
                 if most_releases is not None and len(self.placed) >= most_releases:
-                    shape = self.shapes.of(waiting[index])
-                    kind = plans.HoldKind.ORDER if shape.ever else plans.HoldKind.NEVER
-                    self.held.append(Held(index, rank, kind, shape))
-                    continue
+                    self._leave(order)
+                    return order
+                rank += 1
                 keeps = overdue or others_behind or len(self.kept) < HEADS_KEPT
                 placed = self.settle(index, rank, overdue=overdue, keeps=keeps)
                 if placed is not None:
                     placed.overdue, placed.by_share = overdue, by_share
                     self.placed.append(placed)
                     if placed.node >= 0:
-                        shares.add(waiting[index].tenant, placed.shape.asked)
+                        shares.add(self.snapshot.waiting[index].tenant, placed.shape.asked)
             if others_behind:
                 self._claim(start)
         return order
+
+    def _leave(self, order: orders.Order) -> None:
+        """Note all that were not looked at, in order; shares do not count for them."""
+        seen = np.zeros(len(order.sequence), dtype=np.bool_)
+        seen[[each.index for each in (*self.placed, *self.held)]] = True
+        self.unasked = order.sequence[~seen[order.sequence]].tolist()
 
     def run(self, most_releases: int | None = None) -> plans.Plan:
         """Decide on every pod and say why."""
         words = reasons.Words(self, self.walk(most_releases))
         return plans.Plan(
             releases=tuple(words.release(placed) for placed in self.placed),
-            holds=tuple(words.hold(held, place) for place, held in enumerate(self.held)),
+            holds=(
+                *(words.hold(held, place) for place, held in enumerate(self.held)),
+                *words.later(self.unasked, 1 + len(self.placed) + len(self.held)),
+            ),
         )
 
     def settle(
@@ -140,7 +148,7 @@ class Tick:
         waiting = self.snapshot.waiting[index]
         shape = self.shapes.of(waiting)
         clock = reasons.clock(waiting, self.choices, self.snapshot.at)
-        if not shape.ever and not clock:
+        if not shape.mould.ever and not clock:
             self.held.append(Held(index, rank, plans.HoldKind.NEVER, shape))
             return None
         self.shapes.refresh(shape)

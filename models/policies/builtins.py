@@ -1,6 +1,7 @@
 """The hand-written policies by the name of their PolicyVersion (docs/policies.md has formulas)."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -15,7 +16,7 @@ HEFT = "builtin-heft-v1"
 EDF = "builtin-edf-v1"
 DEFAULT = SRWF_WAIT
 
-Keys = Callable[[snapshots.Waiting], tuple[float, ...]]
+Key = Callable[[snapshots.Waiting], float]
 Words = Callable[[snapshots.Waiting, float], str]
 
 
@@ -26,15 +27,15 @@ class Rule:
     name: str
     places: bool
     waits: bool
-    key: Keys
-    """Compared field by field, lower first; ties go to whoever waits longer."""
+    keys: tuple[Key, ...]
+    """Compared one after the other, lower first; ties go to whoever waits longer."""
     words: Words
 
     def score(self, snapshot: snapshots.Snapshot) -> rankings.Floats:
         """Return [W, K] keys of the waiting pods, in the snapshot's order."""
-        if not snapshot.waiting:
-            return np.zeros((0, 1))
-        return np.array([self.key(each) for each in snapshot.waiting], dtype=np.float64)
+        waiting = snapshot.waiting
+        columns = [np.fromiter(map(key, waiting), np.float64, len(waiting)) for key in self.keys]
+        return np.stack(columns, axis=1)
 
     def word(self, waiting: snapshots.Waiting, at: float) -> str:
         """Return what one pod's score rests on."""
@@ -66,6 +67,23 @@ def named(name: str) -> Rule:
     return BUILTINS[name]
 
 
+def _since(waiting: snapshots.Waiting) -> float:
+    return waiting.waiting_since
+
+
+def _remaining_work(waiting: snapshots.Waiting) -> float:
+    """Return the work that ends with its workflow; of a lock's holder also others wait for it."""
+    return waiting.remaining_work / (1 + len(waiting.urgency_of))
+
+
+def _less_path(waiting: snapshots.Waiting) -> float:
+    return -waiting.remaining_path_s
+
+
+def _due(waiting: snapshots.Waiting) -> float:
+    return math.inf if waiting.deadline_at is None else waiting.deadline_at
+
+
 def _work(waiting: snapshots.Waiting) -> str:
     return f"its workflow still needs {waiting.remaining_work / 3600:.2f} core hours"
 
@@ -88,7 +106,7 @@ def _srwf(name: str, *, waits: bool) -> Rule:
         name=name,
         places=True,
         waits=waits,
-        key=lambda waiting: (waiting.remaining_work, -waiting.remaining_path_s),
+        keys=(_remaining_work, _less_path),
         words=lambda waiting, at: _work(waiting),
     )
 
@@ -100,7 +118,7 @@ BUILTINS: Mapping[str, Rule] = {
             name=FIFO,
             places=False,
             waits=False,
-            key=lambda waiting: (waiting.waiting_since,),
+            keys=(_since,),
             words=lambda waiting, at: (
                 f"it has waited {durations.words(at - waiting.waiting_since)}"
             ),
@@ -111,18 +129,14 @@ BUILTINS: Mapping[str, Rule] = {
             name=HEFT,
             places=True,
             waits=True,
-            key=lambda waiting: (-waiting.remaining_path_s,),
+            keys=(_less_path,),
             words=lambda waiting, at: _path(waiting),
         ),
         Rule(
             name=EDF,
             places=True,
             waits=True,
-            key=lambda waiting: (
-                float("inf") if waiting.deadline_at is None else waiting.deadline_at,
-                waiting.remaining_work,
-                -waiting.remaining_path_s,
-            ),
+            keys=(_due, _remaining_work, _less_path),
             words=_deadline,
         ),
     )
