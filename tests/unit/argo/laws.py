@@ -19,3 +19,9 @@ def check(workflow: workflows.Workflow) -> None:
         if workflow.ended:
             assert task.state is not workflows.TaskState.UNSTARTED
     assert all(isinstance(unknown, str) and unknown for unknown in workflow.unknowns)
+
+
+def edges(workflow: workflows.Workflow) -> dict[str, list[str]]:
+    """Return for each task, by its name without the entry point, those that it waits for."""
+    names = {task.id: task.name.removeprefix("main") for task in workflow.tasks}
+    return {names[task.id]: [names[parent] for parent in task.parents] for task in workflow.tasks}

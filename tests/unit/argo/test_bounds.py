@@ -1,0 +1,106 @@
+"""Specs that Argo would fail, or that never end: named, cut, bounded."""
+
+import time
+
+import pytest
+
+from tests.unit.argo import laws
+from tests.unit.argo.builders import (
+    Object,
+    a_dag,
+    a_step,
+    a_task,
+    a_template,
+    a_workflow,
+    the_steps,
+)
+from tiphys.argo import walks
+from tiphys.argo import workflows as argo_workflows
+from tiphys.models.domain import errors, workflows
+
+
+def read(obj: Object) -> workflows.Workflow:
+    """Return a Workflow that keeps the laws."""
+    workflow = argo_workflows.read(obj)
+    laws.check(workflow)
+    return workflow
+
+
+def test_recursion_ends_where_nothing_is_known_any_more() -> None:
+    """The next round stands for all that may follow."""
+    main = the_steps([a_step("a")], [a_step("again", template="main", when="x == y")])
+    workflow = read(a_workflow(main))
+    assert {"[0].a": [], "[1].again": ["[0].a"]} == laws.edges(workflow)
+    assert None is workflow.tasks[1].count
+    assert ("template 'main' calls itself, how often is not known",) == workflow.unknowns
+
+
+def test_cycles_are_named_and_cut() -> None:
+    """What is left is a DAG of all tasks."""
+    workflow = read(a_workflow(a_dag(a_task("a", ["c"]), a_task("b", ["a"]), a_task("c", ["b"]))))
+    assert {".a": [], ".b": [".a"], ".c": [".b"]} == laws.edges(workflow)
+    assert ("tasks of 'main' wait for one another: a",) == workflow.unknowns
+
+
+@pytest.mark.parametrize(
+    ("main", "why"),
+    [
+        (a_dag(a_task("a", ["x"])), "task 'a' of 'main' waits for 'x': no such task"),
+        (a_dag(a_task("a", template="x")), "template 'x' of 'a' is not there"),
+        ({"name": "main"}, "template 'main' has no type that is known here"),
+        (a_dag(target="{{item}}"), "which tasks of 'main' are wanted is not known: {{item}}"),
+    ],
+)
+def test_broken_specs_become_unknowns(main: Object, why: str) -> None:
+    """Argo will fail such a Workflow; here it only says so."""
+    assert (why,) == read(a_workflow(main)).unknowns
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({"templates": {}}, "spec.templates: expected a list"),
+        ({"entrypoint": 5}, "spec.entrypoint: expected text"),
+        ({"activeDeadlineSeconds": "1h"}, "spec.activeDeadlineSeconds: expected a whole number"),
+        ({"templates": [{"name": "main", "steps": [{}]}]}, "expected a list"),
+        (
+            {"templates": [the_steps([a_step("a", withSequence={"count": "x"})])]},
+            "'main.0..a'.withSequence.count: expected a whole number",
+        ),
+    ],
+)
+def test_another_shape_is_a_named_error(spec: Object, place: str) -> None:
+    """The error says where and what was expected."""
+    obj = a_workflow(a_template("main"))
+    obj["spec"].update(spec)
+    with pytest.raises(errors.InputError, match=place):
+        read(obj)
+
+
+def test_a_spec_that_doubles_at_each_level_is_bounded() -> None:
+    """2^60 tasks in a kilobyte: named, and read in well under a second of CPU."""
+    levels = [
+        {"name": f"t{n}", "steps": [[a_step(s, template=f"t{n + 1}") for s in ("a", "b")]]}
+        for n in range(60)
+    ]
+    began = time.process_time()
+    workflow = read(a_workflow(*levels, a_template("t60")))
+    assert any(f"more than {walks.MOST_CALLS} calls" in each for each in workflow.unknowns)
+    assert walks.MOST_CALLS >= len(workflow.tasks)
+    assert 5.0 > time.process_time() - began
+
+
+def test_a_spec_that_is_too_deep_is_bounded() -> None:
+    """Calls within calls within calls end as for Argo."""
+    levels = [{"name": f"t{n}", "steps": [[a_step("a", template=f"t{n + 1}")]]} for n in range(200)]
+    workflow = read(a_workflow(*levels, a_template("t200")))
+    assert f"{walks.DEEPEST} within another" in workflow.unknowns[0]
+
+
+def test_json_that_is_nested_too_deeply_is_a_named_error() -> None:
+    """No RecursionError leaves the core."""
+    nested: object = "x"
+    for _ in range(5_000):
+        nested = {"a": nested}
+    with pytest.raises(errors.InputError, match="nested too deeply"):
+        read(a_workflow(a_template("main", script={"env": nested})))
