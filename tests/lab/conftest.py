@@ -18,6 +18,7 @@ import pytest
 from lab import apis, errors, homes
 from lab.cli import displays
 from lab.controlplane import binaries, labs, manifests, processes, states, tools
+from tests.lab import operators
 
 HERE = Path(__file__).parent
 LabMaker = Callable[..., homes.Home]
@@ -83,6 +84,29 @@ def lab(labs_root: Path, kubernetes: str) -> Iterator[homes.Home]:
     labs.up(home, states.Asked(kubernetes=kubernetes, speed=60.0, owner=processes.current()))
     yield home
     labs.down(home)
+
+
+@pytest.fixture(scope="session")
+def tiny(labs_root: Path, kubernetes: str) -> Iterator[homes.Home]:
+    """Return the home of a lab with 16 cores at wall time that tests of operators share.
+
+    Each test starts operators of its own and ends them.
+    """
+    home = homes.home("tiny")
+    cluster = operators.a_cluster(labs_root)
+    asked = states.Asked(kubernetes=kubernetes, cluster=str(cluster), owner=processes.current())
+    labs.up(home, asked)
+    yield home
+    labs.down(home)
+
+
+@pytest.fixture
+async def tiny_api(tiny: homes.Home) -> AsyncIterator[apis.Api]:
+    """Return a client of the lab `tiny` with all rights; our kinds are there, pods are not."""
+    await operators.prepare(tiny)
+    async with apis.Api(tiny.kubeconfig) as client:
+        yield client
+        await operators.clear(client)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ TIPHYS = Path(sys.executable).with_name("tiphys")
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "charts/tiphys/crds"
 SYSTEM = "tiphys-system"
+POLICIES = "/apis/tiphys.dev/v1alpha1/schedulingpolicies"
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows"
 TINY = """
 name: tiny
@@ -54,6 +56,27 @@ async def prepare(home: homes.Home) -> None:
         )
 
 
+async def clear(api: apis.Api) -> None:
+    """Delete what tests made: their namespaces with all pods, and policies."""
+    listed = await api.get("/api/v1/namespaces")
+    for item in listed["items"]:
+        name = item["metadata"]["name"]
+        if name.startswith("t-"):
+            await api.call(
+                "DELETE",
+                f"/api/v1/namespaces/{name}/pods",
+                params={"gracePeriodSeconds": "0"},
+            )
+            await api.delete(f"/api/v1/namespaces/{name}")
+    await api.call("DELETE", POLICIES)
+
+    async def empty() -> bool:
+        found = await api.get("/api/v1/pods", params={"labelSelector": f"{decisions.LABEL}=true"})
+        return not found["items"]
+
+    await polls.until(empty, within_s=60)
+
+
 @dataclasses.dataclass(slots=True)
 class Operator:
     """One replica."""
@@ -61,6 +84,16 @@ class Operator:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+
+    @property
+    def url(self) -> str:
+        """Address of its metrics and explanations."""
+        for line in self.log.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                said = json.loads(line)
+                if said.get("message") == "listening":
+                    return f"http://127.0.0.1:{said['metrics_port']}"
+        raise AssertionError(f"{self.name} does not listen")
 
     def kill(self) -> None:
         """End it at once, as a node that dies would."""
