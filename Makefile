@@ -4,7 +4,7 @@
 #   ARGS='...'                more arguments for pytest, `lab demo` or `lab up`
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-lab lint bench lab-up lab-down docs lock clean
+.PHONY: help demo test test-unit test-lab lint bench bench-admission lab-up lab-down docs lock clean
 export PYTHON
 # The command line of the lab and its tests read this one.
 export TIPHYS_KUBERNETES := $(or $(KUBERNETES),$(TIPHYS_KUBERNETES))
@@ -14,7 +14,7 @@ python := .venv/bin/python
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: ## a lab, 16 workflows on it, a table and a page; 4 min when warm
+demo: ## 16 workflows by kube-scheduler, then by Tiphys; a table, a page; 8 min when warm
 	@.ci/setup python binaries
 	@$(python) -m lab demo $(ARGS)
 
@@ -39,6 +39,14 @@ lint: ## ruff, formatting, mypy, import rules
 bench: ## measure; compares with the limits in tests/bench/ranges.yaml
 	@.ci/setup python debian binaries
 	@$(python) -m pytest tests/bench -m bench --timeout=3600 $(ARGS)
+
+bench-admission: ## what a pod create pays for Tiphys: build/results/admission.json
+	@.ci/setup python binaries
+	@$(python) -m pytest tests/bench/test_admission.py -m bench --timeout=3600 $(ARGS)
+
+bench-demo: ## Tiphys against the default over loads and seeds (SEEDS=3); hours
+	@.ci/setup python binaries
+	@$(python) -m lab bench-demo --seeds $(or $(SEEDS),3) $(ARGS)
 
 lab-up: ## start a lab (`.venv/bin/python -m lab --help` has the rest)
 	@.ci/setup python binaries

@@ -6,6 +6,7 @@ it. The labs are bound to this process: whatever ends it ends them.
 """
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -69,25 +70,35 @@ def demo(
         measurements.write(folder / f"{LAB}-{item.run}-{item.arm}.json", item)
     page_path = folder / f"{LAB}-{measured[0].run}.html"
     pages.write(page_path, measured)
-    found = comparisons.compare(*measured)
+    found = _compared(measured)
     results_path = results.write(
         "demo",
         seed=seed,
         speed=speed,
         figures={
             **figures.of_arms(measured),
-            **comparisons.figures(found),
+            **(comparisons.figures(found) if found else {}),
             "tiphys.gates_opened": sum(steered.opened.values()),
             "tiphys.opened_by_timeout": steered.opened_by_timeout,
         },
     )
     measures.show(measured)
-    click.secho(in_words(found), bold=True)
+    if found:
+        click.secho(in_words(found), bold=True)
     click.echo(f"results  {results_path}\npage     {page_path}")
     click.echo(f"done in {time.monotonic() - started:.0f} s; open the page in a browser")
     for each in ended:
         measures.check(each.measured)
         _check_failures(each)
+
+
+def _compared(measured: Sequence[measurements.Measurement]) -> comparisons.Comparison | None:
+    """Return Tiphys over default; None where no workflow succeeded in both."""
+    base, steered = measured
+    try:
+        return comparisons.compare(base, steered)
+    except errors.RunError:
+        return None
 
 
 def in_words(found: comparisons.Comparison) -> str:

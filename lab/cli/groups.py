@@ -29,6 +29,7 @@ COMMANDS = {
     "corpus": ("lab.cli.corpus:corpus", "Run Argo's own examples against the lab."),
     "fault": ("lab.cli.faults:fault", "Cause a fault: lost node, slow disk, restarted server."),
     "demo": ("lab.cli.demos:demo", "Run the demonstration from start to end."),
+    "bench-demo": ("lab.cli.benches:bench_demo", "Measure Tiphys over loads and seeds; hours."),
 }
 
 

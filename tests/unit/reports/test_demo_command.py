@@ -1,12 +1,13 @@
 import contextlib
 import json
+import shutil
 
 import click
 import click.testing
 import pytest
 
 from lab import errors, homes
-from lab.cli import demos
+from lab.cli import arms, demos
 from lab.controlplane import labs, states
 from tests.unit.reports import synthetic_runs as a
 from tests.unit.reports import written_runs
@@ -16,11 +17,25 @@ class Stage:
     """Stands in for a real lab: `up` makes a home, `run` writes the records of a run."""
 
     def __init__(self):
-        self.run, self.error, self.calls = a.a_run(), None, []
+        self.run, self.error, self.calls, self.gates = a.a_run(), None, [], 0
 
     def up(self, **asked):
         self.calls.append("up")
+        # As `up` does: a lab begins with an empty home.
+        shutil.rmtree(homes.home(asked["name"]).root, ignore_errors=True)
         homes.home(asked["name"]).root.mkdir(parents=True)
+
+    def install(self, home, *, more):
+        self.calls.append("install")
+
+    async def opt_in(self, home, namespaces, *, policy):
+        self.calls.append("opt in")
+        assert namespaces
+        assert policy is None
+
+    async def opened(self, home):
+        self.gates += 10
+        return {"turn": self.gates, "clock": 1}
 
     def submit(self, **asked):
         self.calls.append("run")
@@ -39,9 +54,12 @@ def stage(tmp_path, monkeypatch):
     stage = Stage()
     monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path / "labs"))
     monkeypatch.setenv("TIPHYS_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(demos.clusters, "up", click.Command("up", callback=stage.up))
-    monkeypatch.setattr(demos.runs, "run", click.Command("run", callback=stage.submit))
-    monkeypatch.setattr(demos.labs, "down", stage.down)
+    monkeypatch.setattr(arms.clusters, "up", click.Command("up", callback=stage.up))
+    monkeypatch.setattr(arms.runs, "run", click.Command("run", callback=stage.submit))
+    monkeypatch.setattr(arms.labs, "down", stage.down)
+    monkeypatch.setattr(arms.installs, "install_into", stage.install)
+    monkeypatch.setattr(arms, "_opted_in", stage.opt_in)
+    monkeypatch.setattr(arms, "_opened", stage.opened)
     return stage
 
 
@@ -53,14 +71,21 @@ def demo(tmp_path):
 
 
 def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
-    """Up, run, measure, down; then the table, the results and the page."""
+    """A lab by the default and a lab by Tiphys; then the table, the results and the page."""
     output = demo(tmp_path)
-    assert ["up", "run", "down"] == stage.calls
-    assert all(f"[{step}/4]" in output for step in (1, 2, 3, 4))
+    assert ["up", "run", "down", "up", "install", "opt in", "run", "down"] == stage.calls
+    assert all(f"[{step}/3]" in output for step in (1, 2, 3))
     assert "mean completion, simulated min" in output
+    assert "Tiphys against default: mean completion +0 % (95 % interval +0 % to +0 %" in output
     read = json.loads((tmp_path / "results" / "demo.json").read_text())
     assert (7, 60.0, 1) == (read["seed"], read["speed"], read["default.succeeded"])
-    assert (tmp_path / "reports" / "test-synthetic.html").is_file()
+    assert (1, 1.0, [1.0, 1.0]) == (
+        read["tiphys.succeeded"],
+        read["ratio.mean_completion"],
+        read["ratio.interval_95"],
+    )
+    assert (10, 0) == (read["tiphys.gates_opened"], read["tiphys.opened_by_timeout"])
+    assert (tmp_path / "reports" / "demo-synthetic.html").is_file()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()])

@@ -1,0 +1,205 @@
+"""`lab bench-demo`: default, gates in the order of arrival, and Tiphys, over loads and seeds.
+
+Three arms with equal requests, three loads, as many seeds as asked for; 40 workflows each. Before
+Tiphys is measured it sees one warm-up pass with another seed and another mix of inputs, so that
+durations are estimated from history, not known, and some templates occur in the measured pass
+alone. One seed runs at a speed of 5 at most: the control plane is no quicker when time is.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from lab.cli import arms, measures, options
+from lab.reports import comparisons, measurements, pages, results
+
+LAB = "bench"
+MIX = "genomics"
+CLUSTER = "mixed"
+LOADS = {"overloaded": 1.5, "moderate": 0.8, "light": 0.3}
+ARMS = (arms.DEFAULT, arms.FIFO_GATES, arms.TIPHYS)
+WARM_UP_SEED = 1000
+"""Added to a seed for its warm-up pass."""
+SLOW_SPEED = 5.0
+LIMIT_WALL_S = 7200.0
+
+Ratios = dict[str, list[float]]
+
+
+@click.command("bench-demo")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--first-seed", type=int, default=1, show_default=True)
+@click.option("--workflows", type=click.IntRange(1), default=40, show_default=True)
+@click.option(
+    "--warm-up",
+    "warm_up_workflows",
+    type=click.IntRange(0),
+    default=16,
+    show_default=True,
+    help="Workflows of the warm-up pass; 0 for none.",
+)
+@click.option(
+    "--load",
+    "loads",
+    multiple=True,
+    type=click.Choice(list(LOADS)),
+    help="Only these loads; several times for several.  [default: all]",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Simulated seconds per second, for all seeds but the last.",
+)
+@click.option(
+    "--slow-speed",
+    type=click.FloatRange(0, min_open=True, max=SLOW_SPEED),
+    default=SLOW_SPEED,
+    show_default=True,
+    help="The same for the last seed.",
+)
+@options.kubernetes
+@measures.into
+@click.pass_context
+def bench_demo(
+    ctx: click.Context,
+    seeds: int,
+    first_seed: int,
+    workflows: int,
+    warm_up_workflows: int,
+    loads: Sequence[str],
+    speed: float,
+    slow_speed: float,
+    kubernetes: str,
+    into: Path | None,
+) -> None:
+    """Measure what Tiphys gains, over loads and seeds; hours on two cores."""
+    started = time.monotonic()
+    arms.refuse_running(LAB)
+    folder = into or results.REPOSITORY / "build" / "reports"
+    chosen = {name: LOADS[name] for name in loads or LOADS}
+    found: dict[str, Ratios] = {name: {} for name in chosen}
+    runs: list[dict[str, results.Scalar]] = []
+    for seed in range(first_seed, first_seed + seeds):
+        slow = seeds > 1 and seed == first_seed + seeds - 1
+        for name, overload in chosen.items():
+            load = arms.Load(
+                mix=MIX,
+                cluster=CLUSTER,
+                workflows=workflows,
+                seed=seed,
+                overload=overload,
+                speed=min(speed, slow_speed) if slow else speed,
+                limit_wall_s=LIMIT_WALL_S,
+            )
+            ended = _measured(ctx, load, kubernetes=kubernetes, warm_up=warm_up_workflows)
+            _written(folder, name, ended)
+            runs += [_row(name, load, item) for item in ended.values()]
+            for key, ratio in _ratios(ended).items():
+                found[name].setdefault(key, []).append(ratio)
+            # What is measured so far stands there, whatever ends the rest.
+            path = results.write(
+                "demo_seeds", seed=first_seed, speed=speed, figures=_figures(found, runs)
+            )
+            click.echo(f"{name}, seed {seed}: {_said(found[name])}")
+    click.echo(f"results  {path}\ndone in {(time.monotonic() - started) / 60:.0f} min")
+
+
+def _measured(
+    ctx: click.Context, load: arms.Load, *, kubernetes: str, warm_up: int
+) -> dict[str, arms.Ended]:
+    """Run every arm once under one load with one seed."""
+    ended = {}
+    for arm in ARMS:
+        before = None
+        if arm is arms.TIPHYS and warm_up:
+            before = arms.Load(
+                mix=load.mix,
+                cluster=load.cluster,
+                workflows=warm_up,
+                seed=load.seed + WARM_UP_SEED,
+                overload=1.0,
+                speed=load.speed,
+                limit_wall_s=LIMIT_WALL_S,
+            )
+        click.secho(f"{arm.name}: overload {load.overload:g}, seed {load.seed}", bold=True)
+        ended[arm.name] = arms.run(ctx, arm, load, name=LAB, kubernetes=kubernetes, warm_up=before)
+    return ended
+
+
+def _ratios(ended: Mapping[str, arms.Ended]) -> dict[str, float]:
+    """Return what the figures are geometric means of, for one load and one seed."""
+    base = ended["default"].measured
+    steered = comparisons.compare(base, ended["tiphys"].measured)
+    gates = comparisons.compare(base, ended["fifo_gates"].measured)
+    ratios = {
+        "equal_requests.mean_completion": steered.mean_completion,
+        "equal_requests.mean_completion_upper": steered.interval_95[1],
+        "equal_requests.p95_completion": steered.p95_completion,
+        "fifo_gates.mean_completion": gates.mean_completion,
+    }
+    if (share := ended["tiphys"].opened_by_timeout) is not None:
+        ratios["opened_by_timeout"] = share
+    return ratios
+
+
+def _figures(
+    found: Mapping[str, Ratios], runs: Sequence[Mapping[str, results.Scalar]]
+) -> dict[str, results.Figure]:
+    """Return the geometric means of ratios over seeds, and the mean of the share of time-outs."""
+    figures: dict[str, results.Figure] = {}
+    for load, ratios in found.items():
+        for key, values in ratios.items():
+            share = key == "opened_by_timeout"
+            mean = sum(values) / len(values) if share else comparisons.geometric_mean(values)
+            figures[f"{load}.{key}"] = round(mean, 4)
+        if ratios:
+            figures[f"{load}.seeds"] = len(ratios["equal_requests.mean_completion"])
+    figures["runs"] = [dict(row) for row in runs]
+    return figures
+
+
+def _row(load: str, asked: arms.Load, ended: arms.Ended) -> dict[str, results.Scalar]:
+    """Return one run in one flat object."""
+    found = ended.measured.figures
+    share = ended.opened_by_timeout
+    return {
+        "load": load,
+        "seed": asked.seed,
+        "speed": asked.speed,
+        "arm": ended.measured.arm,
+        "succeeded": found.succeeded,
+        "failed": found.failed,
+        "mean_completion_s": _rounded(found.mean_completion_s),
+        "p95_completion_s": _rounded(found.p95_completion_s),
+        "mean_wait_s": _rounded(found.mean_wait_s),
+        "makespan_s": _rounded(found.makespan_s),
+        "gates_opened": sum(ended.opened.values()),
+        "opened_by_timeout": None if share is None else round(share, 4),
+        "valid": ended.measured.validity.valid,
+        "problems": len(ended.measured.problems),
+    }
+
+
+def _written(folder: Path, load: str, ended: Mapping[str, arms.Ended]) -> None:
+    """Write each arm's measurement, and one page with all of them."""
+    measured = [item.measured for item in ended.values()]
+    stem = f"{LAB}-{load}-{measured[0].run}"
+    for item in measured:
+        measurements.write(folder / f"{stem}-{item.arm}.json", item)
+    pages.write(folder / f"{stem}.html", measured)
+
+
+def _said(ratios: Ratios) -> str:
+    last = {key: values[-1] for key, values in ratios.items()}
+    mean = comparisons.in_words(last["equal_requests.mean_completion"])
+    p95 = comparisons.in_words(last["equal_requests.p95_completion"])
+    gates = comparisons.in_words(last["fifo_gates.mean_completion"])
+    return f"mean completion {mean}, P95 {p95}; mere gates {gates}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
