@@ -13,6 +13,8 @@ MOST_CALLS = 20_000
 against specs that call themselves without end or double at each level."""
 DEEPEST = 100
 """Calls within calls, as Argo's own limit."""
+MOST_COUNT = 10**9
+"""What one task stands for at most: fan-outs in fan-outs multiply beyond any float."""
 _EXIT = "exit"
 _GROUP = "TaskGroup"
 _RETRY = "Retry"
@@ -278,7 +280,8 @@ class Walk:
     def _for_all(self, step: documents.Document, at: tasks.Call, count: int | None) -> tasks.Ids:
         """Follow one element that stands for `count` of them."""
         element = at.at(f"{at.path}(*)", at.parents, over=at.over)
-        element.count = None if count is None or at.count is None else at.count * count
+        several = None if count is None or at.count is None else at.count * count
+        element.count = None if several is None else min(several, MOST_COUNT)
         return self.with_hooks(step, element)
 
     def _inside(

@@ -6,9 +6,11 @@ from tests.unit.argo import laws
 from tests.unit.argo.builders import (
     Object,
     a_step,
+    a_template,
     a_workflow,
     the_steps,
 )
+from tiphys.argo import walks
 from tiphys.argo import workflows as argo_workflows
 from tiphys.models.domain import workflows
 
@@ -114,3 +116,19 @@ def test_a_value_that_leads_to_itself_is_not_known() -> None:
     main = the_steps([a_step("f", withParam="{{inputs.parameters.a}}")])
     main["inputs"] = {"parameters": [{"name": "a", "value": "{{inputs.parameters.a}}"}]}
     assert "f' becomes" in read(a_workflow(main)).unknowns[0]
+
+
+def test_fan_outs_in_fan_outs_stay_within_what_a_float_holds() -> None:
+    """A hundred levels of thousands each are as good as a milliard."""
+    levels = [
+        {
+            "name": f"t{n}",
+            "steps": [[a_step("a", template=f"t{n + 1}", withSequence={"count": 5_000})]],
+        }
+        for n in range(90)
+    ]
+    (task,) = read(a_workflow(*levels, a_template("t90"))).tasks
+    assert walks.MOST_COUNT == task.count
+    endless = a_step("a", withSequence={"end": "9" * 400})
+    (task,) = read(a_workflow(the_steps([endless]))).tasks
+    assert walks.MOST_COUNT == task.count
