@@ -24,7 +24,7 @@ ACTIVE_WITHIN_S = 15.0
 NO_PROCESSES: apis.Object = {
     "operator": {"replicas": 0},
     "webhook": {"replicas": 0},
-    "releaser": {"replicas": 0, "floor": {"schedule": "0 0 29 2 *"}},
+    "releaser": {"replicas": 0, "atUninstall": False, "floor": {"schedule": "0 0 29 2 *"}},
 }
 """The chart's words alone: what the API server makes of them needs none of the processes."""
 
