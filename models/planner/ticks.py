@@ -148,12 +148,13 @@ class Tick:
         waiting = self.snapshot.waiting[index]
         shape = self.shapes.of(waiting)
         clock = reasons.clock(waiting, self.choices, self.snapshot.at)
-        if not shape.mould.ever and not clock:
+        opens = clock is not None and not clock.fits_only
+        if not shape.mould.ever and not opens:
             self.held.append(Held(index, rank, plans.HoldKind.NEVER, shape))
             return None
         self.shapes.refresh(shape)
         if shape.full:
-            if clock and not clock.fits_only:
+            if clock is not None and opens:
                 return Placed(index, rank, -1, shape, clock=clock.words)
             self._hold_for_room(index, rank, shape, keeps=keeps)
             return None
