@@ -40,9 +40,10 @@ LINE_EVERY_WALL_S = 5.0
     "--limit",
     "limit_wall_s",
     type=click.FloatRange(1),
+    metavar="WALL_S",
     default=1800.0,
     show_default=True,
-    help="Wall seconds after which the run is given up.",
+    help="Wall seconds (not simulated ones) after which the run is given up.",
 )
 def run(mix: str, lab: str, tag: str | None, limit_wall_s: float, **chosen: Any) -> None:
     """Submit the workflows of a MIX at their times and wait until all have ended."""

@@ -42,6 +42,7 @@ def options(command: Command) -> Command:
                 "--window",
                 "window_s",
                 type=click.FloatRange(0, min_open=True),
+                metavar="SIM_S",
                 help="Length of the arrival window in simulated seconds; overrides --overload.",
             ),
             click.option(

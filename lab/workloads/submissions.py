@@ -224,7 +224,7 @@ class Run:
         if record.outcome == "timeout":
             open_still = [run.name for run in record.workflows if run.phase in ("", "Deleted")]
             raise errors.RunError(
-                f"after {limit_wall_s:.0f} s {len(open_still)} of {len(record.workflows)} "
+                f"after {limit_wall_s:.0f} wall s {len(open_still)} of {len(record.workflows)} "
                 f"workflows had not ended ({', '.join(open_still[:3])}, …); they were deleted: "
                 "allow more with --limit, or offer less with --overload"
             )

@@ -1,8 +1,11 @@
 """Readers of traces: what they take from a line, and one clear sentence for what they cannot."""
 
+import sys
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from lab import errors
 from lab.workloads import packs, traces
@@ -203,19 +206,30 @@ def test_a_truncated_task_table_is_named(tmp_path: Path) -> None:
         list(cws.usages(pack))
 
 
-def test_replay_says_what_it_needs(tmp_path: Path) -> None:
-    """Without pyarrow a person learns of the extra; with it, that the file is broken."""
+def test_replay_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who installed only the extra `lab` learns of the other one."""
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(errors.SetupError, match=r"pip install 'tiphys\[traces\]'"):
+        wta.arrivals_s(a_pack(tmp_path, {wta.FILE: ["no table"]}))
+
+
+def test_a_broken_table_of_arrivals_is_named(tmp_path: Path) -> None:
+    """File and remedy."""
+    with pytest.raises(errors.UsageError, match=r"wta_shell_workflows\.parquet is not a WTA table"):
+        wta.arrivals_s(a_pack(tmp_path, {wta.FILE: ["no table"]}))
+
+
+def test_recorded_arrivals_are_seconds_in_ascending_order(tmp_path: Path) -> None:
+    """The archive's are milliseconds, and in any order."""
     path = tmp_path / wta.FILE
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"no table")
-    with pytest.raises(errors.LabError, match=r"traces\]|not a WTA table"):
-        wta.arrivals_s(packs.Pack(root=tmp_path))
+    parquet.write_table(pyarrow.table({"ts_submit": [2500, 0, 1000]}), path)
+    assert (0.0, 1.0, 2.5) == wta.arrivals_s(packs.Pack(root=tmp_path))
 
 
 @pytest.mark.skipif(not packs.DEFAULT.is_dir(), reason="needs the data pack")
 def test_recorded_arrivals_ascend() -> None:
-    """3,403 workflows in 624 seconds, where pyarrow is installed."""
-    pytest.importorskip("pyarrow")
+    """3,403 workflows in 624 seconds."""
     recorded = wta.arrivals_s(packs.Pack(root=packs.DEFAULT))
     assert (3403, 0.0, 624.0) == (len(recorded), recorded[0], recorded[-1])
     assert list(recorded) == sorted(recorded)
