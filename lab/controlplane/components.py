@@ -147,6 +147,7 @@ def _etcd(binary: str, *, home: homes.Home, ports: Mapping[str, int]) -> Plan:
 
 def _api_server(binary: str, *, home: homes.Home, version: str, port: int, etcd_port: int) -> Plan:
     pki, config = home.pki, home.root / "config"
+    block = addresses.recorded(home.root, lab=home.name)
     # From 1.36 on a node says itself that it takes `kubectl exec` as a WebSocket.
     older = version.startswith(("v1.34.", "v1.35."))
     extra = ("--feature-gates=TranslateStreamCloseWebsocketRequests=false",) if older else ()
@@ -177,7 +178,7 @@ def _api_server(binary: str, *, home: homes.Home, version: str, port: int, etcd_
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={pki / 'service-accounts.pub'}",
             f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
-            f"--service-cluster-ip-range={addresses.block(home.name).services}",
+            f"--service-cluster-ip-range={block.services}",
             f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
             f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
             *extra,
