@@ -74,6 +74,7 @@ class Computations:
         self._waiting: dict[str, asyncio.Future[End]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._adoptable = set(engine.running)
+        self._frozen, self._frozen_turns = b"", -1
         self._closed = False
 
     async def run(self, task: tasks.Task, *, node: str) -> End:
@@ -142,9 +143,15 @@ class Computations:
         self.ended.clear()
 
     def frozen(self) -> bytes:
-        """Return the engine as it is now, to be continued by `thawed` of the same program."""
+        """Return the engine, to be continued by another process of the same program.
+
+        As long as nobody comes or goes in it, an earlier copy becomes the same by going on to the
+        present, so that one is kept.
+        """
         self.settle()
-        return pickle.dumps(self.engine)
+        if self._frozen_turns != self.engine.turns:
+            self._frozen, self._frozen_turns = pickle.dumps(self.engine), self.engine.turns
+        return self._frozen
 
     def close(self) -> None:
         """Stand still: nothing ends or changes any more (the process is about to end)."""
