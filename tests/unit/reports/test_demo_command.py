@@ -63,6 +63,24 @@ def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
     assert (tmp_path / "reports" / "test-synthetic.html").is_file()
 
 
+def test_the_figures_follow_the_flat_schema(stage, tmp_path):
+    """What a reader of any program's results may count on: these keys, and one level only."""
+    demo(tmp_path)
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    head = {"command": str, "seed": int, "git": str, "speed": float, "machine": dict}
+    counts = "workflows succeeded pods_created pods_ended oom_kills"
+    amounts = "mean_completion_s p95_completion_s mean_wait_s utilisation wall_s"
+    asked = {
+        **head,
+        **{f"default.{name}": int for name in counts.split()},
+        **{f"default.{name}": float for name in amounts.split()},
+        "default.requested_over_used_memory": float,
+    }
+    assert asked == {name: type(read[name]) for name in asked}
+    assert ["machine"] == [name for name, value in read.items() if isinstance(value, dict)]
+    assert 1 <= read["machine"]["cores"]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()])
 def test_the_lab_is_taken_down_whatever_happens(stage, tmp_path, error):
     """Also after Ctrl-C; no figures are written."""

@@ -84,6 +84,6 @@ def test_a_run_under_way_is_not_measured(lab, tmp_path):
 
 def test_an_unknown_run_is_refused(lab, tmp_path):
     """Nothing is written."""
-    with pytest.raises(errors.UsageError, match="no run record"):
+    with pytest.raises(errors.UsageError, match="has no run 'other'"):
         measure(tmp_path, "--run", "other")
     assert not (tmp_path / "reports").exists()
