@@ -25,6 +25,8 @@ SERVICE_ACCOUNT_WALL_S = 60.0
 """How long a new namespace may take to get its default ServiceAccount."""
 ACCOUNT_WALL_S = 45.0
 """How long after the last workflow the last pod may end and be written down."""
+SHOWN = 3
+"""Names in an error message, at most."""
 AT_ONCE = 16
 """Create calls under way at the same time, at most."""
 
@@ -223,9 +225,10 @@ class Run:
         record = self._record
         if record.outcome == "timeout":
             open_still = [run.name for run in record.workflows if run.phase in ("", "Deleted")]
+            shown = ", ".join(open_still[:SHOWN]) + (", …" if len(open_still) > SHOWN else "")
             raise errors.RunError(
                 f"after {limit_wall_s:.0f} wall s {len(open_still)} of {len(record.workflows)} "
-                f"workflows had not ended ({', '.join(open_still[:3])}, …); they were deleted: "
+                f"workflows had not ended ({shown}); they were deleted: "
                 "allow more with --limit, or offer less with --overload"
             )
         created, least = record.pods_created or 0, self._least_pods()
