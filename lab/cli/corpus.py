@@ -75,6 +75,10 @@ def _list(known: expectations.Expectations, names: tuple[str, ...]) -> None:
         *((name, "cannot run", why) for name, why in known.not_runnable.items()),
         *((name, item.as_, item.why) for name, item in known.stored.items()),
     ]
+    if unknown := sorted(set(names) - {row[0] for row in rows}):
+        raise errors.UsageError(
+            f"no example {', '.join(unknown)}: `python -m lab corpus --list` names them all"
+        )
     for row in sorted(rows):
         if not names or row[0] in names:
             table.add_row(*row)
