@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import errors, homes
-from lab.cli import options
+from lab.cli import options, turns
 from lab.controlplane import states
 from lab.corpus import drivers, examples, expectations, pages, runs
 from lab.reports import results
@@ -57,7 +57,8 @@ def corpus(
             + ("" if result.reached else f", not {' or '.join(result.expected)}: {result.message}")
         )
 
-    report = asyncio.run(runs.run(home, found, known, names=names, show=show))
+    with turns.taken(home, "a run of the corpus"):
+        report = asyncio.run(runs.run(home, found, known, names=names, show=show))
     _summary(report)
     if not names:
         click.echo(f"figures in {_write(report)}")
