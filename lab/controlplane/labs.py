@@ -119,6 +119,7 @@ def _check(home: homes.Home, asked: states.Asked) -> None:
 def down(home: homes.Home, *, purge: bool = False) -> Outcome:
     """Take a lab down and return when its last process has ended; `purge` deletes its home."""
     with _locked(home):
+        left = home.state.exists()
         try:
             state = states.read(home)
         except errors.StaleError:
@@ -129,12 +130,12 @@ def down(home: homes.Home, *, purge: bool = False) -> Outcome:
                 controls.send(home, "shutdown")
             assert state is not None and state.supervisor is not None
             processes.wait_gone([state.supervisor], limit_s=DOWN_WITHIN_S)
-        found = _clear(home)
+        left = _clear(home) or left
         if purge:
             shutil.rmtree(home.root, ignore_errors=True)
         if running:
             return Outcome.STOPPED
-        return Outcome.CLEANED if found or state is not None else Outcome.WAS_DOWN
+        return Outcome.CLEANED if left else Outcome.WAS_DOWN
 
 
 def owner(pid: int) -> processes.Process:

@@ -139,7 +139,8 @@ class Supervisor:
     async def resume(self, name: str) -> None:
         """SIGCONT after `pause`."""
         self._running(name).signal(signal.SIGCONT)
-        self._note(name, phase=states.Phase.READY)
+        if self._is_paused(name):
+            self._note(name, phase=states.Phase.READY)
 
     def _running(self, name: str) -> children.Child:
         self.state.component(name)
