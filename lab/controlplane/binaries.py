@@ -3,6 +3,7 @@ the user's cache, which is filled by building each once from its Go module.
 """
 
 import os
+import shlex
 import subprocess
 from concurrent import futures
 from pathlib import Path
@@ -44,12 +45,16 @@ def find(asked: states.Asked, *, report: builds.Report = lambda progress: None) 
 
 def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
     """Return the programs of a flat folder; raises `SetupError` naming all that is wrong."""
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        raise errors.SetupError(
+            f"{PREBUILT}={folder} {what}: name the folder of the programs, "
+            f"or unset {PREBUILT} and the lab builds its own"
+        )
     needed = [
         (tool, program) for tool in tools.needed(asked.kubernetes) for program in tool.programs
     ]
-    missing = [
-        program.name for _, program in needed if not os.access(folder / program.name, os.X_OK)
-    ]
+    missing = [program.name for _, program in needed if not (folder / program.name).is_file()]
     manifests = folder / extracts.MANIFESTS
     if not (manifests / "crds" / "minimal").is_dir():
         missing.append(f"{extracts.MANIFESTS}/crds/minimal (Argo's CRDs)")
@@ -57,6 +62,16 @@ def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
         raise errors.SetupError(
             f"{PREBUILT}={folder} lacks {', '.join(missing)}: put them there, "
             f"or unset {PREBUILT} and the lab builds its own"
+        )
+    locked = [
+        str(folder / program.name)
+        for _, program in needed
+        if not os.access(folder / program.name, os.X_OK)
+    ]
+    if locked:
+        raise errors.SetupError(
+            f"{PREBUILT}={folder}: {', '.join(Path(path).name for path in locked)} may not be "
+            f"executed: `chmod +x {shlex.join(locked)}`"
         )
     with futures.ThreadPoolExecutor() as pool:
         wrong = [item for item in pool.map(lambda pair: _wrong(folder, *pair), needed) if item]

@@ -144,6 +144,11 @@ def argo() -> Tool:
     )
 
 
+def known() -> tuple[Tool, ...]:
+    """Return every tool of every version that a lab may have."""
+    return (etcd(), *(kubernetes(version) for version in KUBERNETES_VERSIONS), argo())
+
+
 def needed(kubernetes_version: str) -> tuple[Tool, ...]:
     """Return the tools of a lab, the quickest to build first."""
     return (etcd(), kubernetes(kubernetes_version), argo())
