@@ -75,6 +75,11 @@ def demo(
     measures.show([measured])
     click.echo(f"results  {results_path}\npage     {page_path}")
     click.echo(f"done in {time.monotonic() - started:.0f} s; open the page in a browser")
+    if slow := measures.slower(measured):
+        click.echo(
+            "this machine is too slow or too busy for these figures to count: repeat with "
+            f'`make demo ARGS="--speed {slow:g}"`'
+        )
     measures.check(measured)
     _check_failures(measured, failure)
 

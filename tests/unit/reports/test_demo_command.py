@@ -1,5 +1,6 @@
 import contextlib
 import json
+import re
 
 import click
 import click.testing
@@ -114,6 +115,20 @@ def test_a_pod_that_is_unaccounted_for_fails_the_demo(stage, tmp_path):
     stage.run = a.a_run(calls=calls)
     with pytest.raises(errors.RunError, match="do not add up"):
         demo(tmp_path)
+
+
+def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path):
+    """Half the speed at most, ready to be pasted."""
+    calls = [
+        a.a_call(0, "create", "workflows", "wf-0"),
+        *a.calls_of(a.a_pod())[1:],
+        a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=0.5),
+    ]
+    stage.run = a.a_run(calls=sorted(calls, key=lambda call: call.at))
+    output = demo(tmp_path)
+    speed = re.search(r'`make demo ARGS="--speed (\d+)"`', output)
+    assert speed is not None
+    assert 0 < int(speed[1]) <= 30
 
 
 def test_the_lab_of_another_demo_is_left_alone(stage, tmp_path, monkeypatch):
