@@ -106,7 +106,7 @@ class Engine:
         """Identity to the keys that name it as sibling."""
         self._ended: list[Ended] = []
         self.turns = 0
-        """Events, arrivals and faults so far: while it stands, the present follows from the past."""
+        """Events, arrivals and faults so far; while it stands, the past says the present."""
         count = len(cluster.nodes)
         self._due = np.full(count, np.inf)
         self._reserve = np.minimum(
