@@ -316,11 +316,17 @@ class WatchedApi(FakeApi):
     def __init__(self) -> None:
         super().__init__()
         self.events: asyncio.Queue[tuple[str, apis.Object]] = asyncio.Queue()
+        self.history: list[apis.Object] = []
+        """What a watch from an earlier version is told."""
 
     async def watch(self, path: str, **_: Any) -> AsyncIterator[tuple[str, apis.Object]]:
         """Yield what the test puts in."""
         while True:
             yield await self.events.get()
+
+    async def text(self, path: str) -> str:
+        """Tell the history."""
+        return "\n".join(msgspec.json.encode(event).decode() for event in self.history)
 
     def hear(self, kind: str, item: apis.Object) -> None:
         """Let the kubelet hear of a pod."""
