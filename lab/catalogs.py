@@ -191,7 +191,7 @@ def _placed(complaint: str, written: Any) -> str:
 def _in_units(value: Any, *, where: str) -> Any:
     """Turn Kubernetes quantities (`128Gi`) of the known keys into plain numbers."""
     if isinstance(value, dict):
-        if isinstance(value.get("name"), str) and "cores" in value:
+        if isinstance(value.get("name"), str) and not {"groups", "network"} & value.keys():
             where = f"{where}: group {value['name']!r}"
         return {
             key: float(quantities.parse(item, where=f"{where}: `{key}`"))

@@ -44,8 +44,9 @@ def restart(home: homes.Home, component: str) -> None:
         cause(home, controls.Command(fault="restart"))
         _wait_until_it_listens(home, before)
         return
+    at = time.time()
     supervisor_controls.send(home, "restart", component)
-    record = journals.FaultRecord(at=time.time(), fault=f"restart {component}", node="")
+    record = journals.FaultRecord(at=at, fault=f"restart {component}", node="")
     descriptor = os.open(home.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.write(descriptor, msgspec.json.encode(record) + b"\n")

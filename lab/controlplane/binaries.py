@@ -4,7 +4,6 @@ the user's cache, which is filled by building each once from its Go module.
 
 import os
 import shlex
-import subprocess
 from concurrent import futures
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from lab import errors
 from lab.controlplane import builds, extracts, states, tools
 
 PREBUILT = "TIPHYS_LAB_BIN"
-STARTS_WITHIN_S = 60.0
 
 
 def prebuilt() -> Path | None:
@@ -86,25 +84,14 @@ def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
 
 def _wrong(folder: Path, tool: tools.Tool, program: tools.Program) -> str:
     """Return what is wrong with a prebuilt program, or an empty string."""
-    path = folder / program.name
-    try:
-        answer = subprocess.run(
-            [path, *program.ask_version],
-            capture_output=True,
-            text=True,
-            timeout=STARTS_WITHIN_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{program.name} does not start ({error}); replace it"
-    said = answer.stdout + answer.stderr
-    if answer.returncode != 0:
-        last = said.strip().splitlines()[-1:]
-        return f"{program.name} does not start ({''.join(last)}); replace it"
+    said, problem = builds.says(program, folder / program.name)
+    if problem:
+        return f"{program.name} does not start ({problem}); replace it"
     if tool.name == "kubernetes" and tool.version not in said:
+        first = said.partition("\n")[0]
         return (
-            f"{program.name} says `{said.strip().splitlines()[0]}`, but {tool.version} was asked "
-            "for: choose the other one with --kubernetes, or replace it"
+            f"{program.name} says `{first}`, but {tool.version} was asked for: "
+            "choose the other one with --kubernetes, or replace it"
         )
     return ""
 

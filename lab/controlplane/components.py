@@ -80,6 +80,15 @@ def _is_program(module: str) -> bool:
     return (folder / "__main__.py").is_file()
 
 
+def remedy(name: str, program: str) -> str:
+    """Return what to do about a program that the system refuses to start."""
+    if name in MODULES:
+        return f"`make lab-up` sets up the Python environment of {program}"
+    if Path(program).is_relative_to(homes.cache_root()):
+        return f"delete {program}, and `python -m lab build` makes it anew"
+    return f"replace {program}"
+
+
 def version(name: str, asked: states.Asked) -> str:
     """Return the version that a component is of."""
     fixed = {ETCD: asked.etcd, ARGO: asked.argo, KUBELET: "lab", PROCESS_NODE: "lab"}

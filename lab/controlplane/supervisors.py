@@ -147,7 +147,8 @@ class Supervisor:
         child = self._children.get(name)
         if child is None or not child.running:
             raise errors.UsageError(
-                f"{name} is not running: `python -m lab component start {name}` starts it"
+                f"{name} is not running: "
+                f"`python -m lab component start {name} --name {self._home.name}` starts it"
             )
         return child
 
@@ -259,8 +260,7 @@ class Supervisor:
         except OSError as error:
             self._note(name, phase=states.Phase.FAILED, last_exit=str(error))
             raise errors.StartError(
-                f"{name} does not start ({error}): delete {plan.arguments[0]}, "
-                "and `python -m lab build` makes it anew"
+                f"{name} does not start ({error}): {components.remedy(name, plan.arguments[0])}"
             ) from error
         self._children[name] = child
         self._wanted.add(name)
