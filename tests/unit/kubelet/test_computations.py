@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from lab.kubelet import computations
-from tests.unit.kubelet.builders import a_clock, a_cluster, a_group
+from tests.unit.kubelet.builders import a_clock, a_cluster, a_group, a_truth
 from tiphys.models.physics import engines, tasks
 
 
@@ -34,6 +34,27 @@ async def test_a_task_ends_when_its_time_is_over() -> None:
     assert end.at_s <= clock.now_s() <= end.at_s + 1e-3
     assert took_s == pytest.approx(end.usage.cpu_core_s)
     assert end.usage == computing.totals["g-0"]
+
+
+def test_a_truth_becomes_a_task_that_is_held_to_its_container() -> None:
+    """Nothing of it is lost on the way; names are made unique by the workflow's."""
+    truth = a_truth(
+        "a", parallelism=3.0, written_bytes=5.0, siblings=("b",), sibling_bytes=1.0, gpu_s=2.0
+    )
+    bounds = computations.Bounds(cpu_m=1500, cpu_limit_m=None, memory_bytes=7, memory_limit_bytes=8)
+    task = computations.task(truth, key="k", scope="ns/wf", bounds=bounds, attempt=2, run="r")
+    assert ("k", "ns/wf.a", ("ns/wf.b",)) == (task.key, task.identity, task.siblings)
+    assert (1.5, None, 7, 8) == (
+        task.cpu_request_cores,
+        task.cpu_limit_cores,
+        task.memory_request_bytes,
+        task.memory_limit_bytes,
+    )
+    told = {"template", "cpu_s", "parallelism", "written_bytes", "sibling_bytes", "gpu_s"}
+    assert {name: getattr(truth, name) for name in told} == {
+        name: getattr(task, name) for name in told
+    }
+    assert (2, "r") == (task.attempt, task.run)
 
 
 async def test_what_is_stopped_says_what_it_used() -> None:
