@@ -56,8 +56,8 @@ class _Block:
     alone: rates.Rates
     """Rates if uplinks and store do not bind."""
 
-    solved: states.State
-    """The state for which the rates were found."""
+    solved: "_Basis"
+    """For what the rates were found."""
 
     @property
     def holds(self) -> bool:
@@ -66,8 +66,21 @@ class _Block:
         return (
             now.work is then.work
             and now.machines is then.machines
-            and bool(now.tokens[0] > 0) == bool(then.tokens[0] > 0)
+            and bool(now.tokens[0] > 0) == then.bursts
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """The parts of a node's state that its rates depend on."""
+
+    work: clusters.Floats
+    machines: clusters.Machines
+    bursts: bool
+
+
+def _basis(state: states.State) -> _Basis:
+    return _Basis(state.work, state.machines, bool(state.tokens[0] > 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +135,9 @@ class Engine:
         for index in range(count):
             state = states.empty(self._machines.take([index]), at_s=at_s)
             flow = rates.rates(state)
-            self._blocks.append(_Block(state=state, keys=[], flow=flow, alone=flow, solved=state))
+            self._blocks.append(
+                _Block(state=state, keys=[], flow=flow, alone=flow, solved=_basis(state))
+            )
 
     @property
     def now_s(self) -> float:
@@ -443,7 +458,7 @@ class Engine:
         self.turns += 1
         for index in sorted(indexes):
             block = self._blocks[index]
-            block.solved = block.state
+            block.solved = _basis(block.state)
             block.alone = rates.rates(block.state, shared=False, start=block.alone.prices)
             self._shared[index, :-1] = block.alone.uplink_bytes_per_s
             self._shared[index, -1] = block.alone.store_total_bytes_per_s
