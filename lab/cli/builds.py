@@ -7,7 +7,7 @@ from lab.cli import displays, options
 from lab.controlplane import builds as makers
 from lab.controlplane import caches, tools
 
-OPTIONAL = ("kubectl", "argo")
+OPTIONAL = ("kubectl", "argo", "helm")
 
 
 @click.command()
@@ -21,8 +21,9 @@ OPTIONAL = ("kubectl", "argo")
 def build(what: tuple[str, ...], kubernetes: str, prune: bool) -> None:
     """Build the programs of a lab into the cache and print their paths.
 
-    Without an argument: what `up` needs. `kubectl` and `argo` are the command lines of Kubernetes
-    and Argo Workflows; `all` is everything. What is there already is not built again.
+    Without an argument: what `up` needs. `kubectl`, `argo` and `helm` are the command lines of
+    Kubernetes, Argo Workflows and Helm; `all` is everything. What is there already is not built
+    again.
     """
     if prune:
         _prune(what)
@@ -31,7 +32,7 @@ def build(what: tuple[str, ...], kubernetes: str, prune: bool) -> None:
     servers = not what or "all" in what
     targets = [
         makers.target(tool, program)
-        for tool in tools.needed(kubernetes)
+        for tool in (*tools.needed(kubernetes), tools.helm())
         for program in (*tool.programs, *tool.optional)
         if program.name in wanted or (servers and program in tool.programs)
     ]

@@ -18,6 +18,7 @@ STRIPPED = "-s -w"
 
 ETCD_VERSION = "v3.6.16"
 ARGO_VERSION = "v4.0.5"
+HELM_VERSION = "v3.22.0"
 KUBERNETES_VERSIONS = ("v1.36.3", "v1.34.4")
 ARGO_MODULE = "github.com/argoproj/argo-workflows/v4"
 
@@ -144,9 +145,21 @@ def argo() -> Tool:
     )
 
 
+def helm() -> Tool:
+    """Return Helm, which installs charts; no lab needs it."""
+    module = "helm.sh/helm/v3"
+    return Tool(
+        name="helm",
+        version=HELM_VERSION,
+        programs=(),
+        optional=(Program(name="helm", package=f"{module}/cmd/helm", ask_version=("version",)),),
+        stamps=((f"{module}/internal/version.version", HELM_VERSION),),
+    )
+
+
 def known() -> tuple[Tool, ...]:
     """Return every tool of every version that a lab may have."""
-    return (etcd(), *(kubernetes(version) for version in KUBERNETES_VERSIONS), argo())
+    return (etcd(), *(kubernetes(version) for version in KUBERNETES_VERSIONS), argo(), helm())
 
 
 def needed(kubernetes_version: str) -> tuple[Tool, ...]:
