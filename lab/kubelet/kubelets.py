@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 
 from lab import apis, journals
 from lab.kubelet import (
     absences,
+    acquaintances,
     computations,
     controls,
     disturbances,
@@ -41,37 +41,6 @@ ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15})
 BOUND_PODS = {"fieldSelector": "spec.nodeName!="}
 
 
-@dataclass(slots=True, kw_only=True)
-class Known:
-    """A pod whose object the API server has; `life` is None if it was over before we came."""
-
-    pod: pods.Pod
-    item: apis.Object
-    life: lifecycles.Lifecycle | None = None
-    confirmed: bool = False
-    """Whether its deletion was confirmed."""
-
-    def observed(self, readings: Sequence[engines.Reading]) -> observations.Pod:
-        """Return the pod as it is exported; `readings` are its computations under way."""
-        if self.life is None:
-            view = statuses.viewed(self.pod, self.item)
-            return observations.Pod(pod=self.pod, view=view, usage=computations.Usage())
-        usage = self.life.memory.used
-        for reading in readings:
-            usage += computations.usage(reading.usage)
-        return observations.Pod(
-            pod=self.pod,
-            view=self.life.view,
-            usage=usage,
-            working_set_bytes=sum(item.memory_working_set_bytes for item in readings),
-            cache_bytes=sum(
-                item.memory_current_bytes - item.memory_working_set_bytes for item in readings
-            ),
-            oom_kills=self.life.oom_kills,
-            running=self.life.view.phase == statuses.RUNNING,
-        )
-
-
 class Kubelet:
     """The kubelets of all nodes. `run` goes on until it is cancelled."""
 
@@ -86,7 +55,7 @@ class Kubelet:
         restart: Callable[[], None],
     ) -> None:
         self.settings = chosen
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, acquaintances.Known] = {}
         """By uid."""
         self._clock = chosen.clock
         self._api = api
@@ -202,10 +171,10 @@ class Kubelet:
         self._errands.add(errand)
         errand.add_done_callback(self._errands.discard)
 
-    def _met(self, item: apis.Object) -> Known:
+    def _met(self, item: apis.Object) -> acquaintances.Known:
         """Take on a pod that was not known."""
         pod = pods.read(item)
-        known = Known(pod=pod, item=pods.slim(item))
+        known = acquaintances.Known(pod=pod, item=pods.slim(item))
         if item["status"].get("phase") not in statuses.ENDED:
             memory = self._checkpoint.pods.get(pod.uid)
             if memory is None:
@@ -233,7 +202,7 @@ class Kubelet:
             exit_code=exit_code,
         )
 
-    def _gone(self, known: Known) -> None:
+    def _gone(self, known: acquaintances.Known) -> None:
         if known.life is not None and not known.life.task.done():
             known.life.stop(endings.Stop.GONE)
 
