@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -177,23 +178,34 @@ class Run:
 
     async def _watch(self, api: apis.Api) -> None:
         params = {"labelSelector": f"{manifests.RUN_LABEL}={self._record.run}"}
+        seen: dict[str, int] = {}
         async for kind, item in api.watch(f"{WORKFLOWS}/workflows", params=params):
             if kind == "LISTED":
+                # What was deleted while the watch was cut is only missing.
+                for uid in seen.keys() - item["uids"]:
+                    self._note(seen.pop(uid), "Deleted", {})
                 continue
             key = (item["metadata"]["namespace"], item["metadata"]["name"])
             place = self._places.get(key)
-            if place is None or self._workflows[place].phase:
+            if place is None:
                 continue
+            seen[item["metadata"]["uid"]] = place
             status = item.get("status") or {}
+            self._note(place, "Deleted" if kind == "DELETED" else status.get("phase", ""), status)
+
+    def _note(self, place: int, phase: str, status: Mapping[str, Any]) -> None:
+        """Take over what one workflow's status says, unless it has ended before."""
+        if self._workflows[place].phase:
+            return
+        if phase != "Deleted":
             done, _, _ = str(status.get("progress") or "0/0").partition("/")
             self._pods_done[place] = int(done or 0)
             self.progress.pods_done = sum(self._pods_done.values())
-            phase = "Deleted" if kind == "DELETED" else status.get("phase", "")
-            if phase in ENDED or phase == "Deleted":
-                message = str(status.get("message") or "")
-                self._update(place, phase=phase, message=message, ended_at=time.time())
-                self.progress.ended[phase] = self.progress.ended.get(phase, 0) + 1
-            self._show(self.progress)
+        if phase in ENDED or phase == "Deleted":
+            message = str(status.get("message") or "")
+            self._update(place, phase=phase, message=message, ended_at=time.time())
+            self.progress.ended[phase] = self.progress.ended.get(phase, 0) + 1
+        self._show(self.progress)
 
     async def _remove(self) -> None:
         """Delete the run's workflows and wait until their pods are gone; never raises."""

@@ -75,6 +75,19 @@ async def test_a_run_ends_when_all_have_ended(cluster: Cluster) -> None:
     assert ended == written(cluster)
 
 
+async def test_a_workflow_deleted_while_the_watch_was_cut_has_ended(cluster: Cluster) -> None:
+    """No DELETED ever comes for it; the next list does not have it."""
+    cluster.phase = ""
+    task = asyncio.create_task(a_run(cluster, workload()).complete(limit_wall_s=LIMIT_WALL_S))
+    for _ in range(3):
+        await cluster.accepted.get()
+    await asyncio.sleep(0)
+    for namespace, _ in list(cluster.workflows):
+        cluster.drop(namespace)
+    cluster.changed.set()
+    assert {"Deleted"} == {item.phase for item in (await task).workflows}
+
+
 async def test_the_truth_is_there_before_the_first_workflow(cluster: Cluster) -> None:
     """The kubelet reads the file when it meets the first pod."""
     made = workload()
