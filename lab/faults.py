@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from lab import errors, homes, journals
+from lab import errors, homes, journals, sockets
 from lab.controlplane import controls as supervisor_controls
 from lab.kubelet import controls
 
@@ -23,12 +23,15 @@ def cause(home: homes.Home, command: controls.Command) -> None:
 
     Raises `UsageError` for an unknown node or fault, and where no kubelet listens.
     """
-    raw = _exchange(home, msgspec.json.encode(command) + b"\n", what=command.fault)
-    answer = msgspec.json.decode(raw, type=controls.Answer)
-    if not answer.ok:
-        refusal = errors.LabError(answer.error)
-        refusal.exit_code = answer.exit_code
-        raise refusal
+    sockets.send(
+        home.kubelet_socket,
+        command,
+        who=f"the kubelet of lab {home.name!r}",
+        absent=f"no simulated kubelet listens in lab {home.name!r}: "
+        f"see `python -m lab status --name {home.name}`",
+        log=home.logs / "kubelet.log",
+        within_s=ANSWER_WITHIN_S,
+    )
 
 
 def restart(home: homes.Home, component: str) -> None:
@@ -41,36 +44,14 @@ def restart(home: homes.Home, component: str) -> None:
         cause(home, controls.Command(fault="restart"))
         _wait_until_it_listens(home, before)
         return
+    at = time.time()
     supervisor_controls.send(home, "restart", component)
-    record = journals.FaultRecord(at=time.time(), fault=f"restart {component}", node="")
+    record = journals.FaultRecord(at=at, fault=f"restart {component}", node="")
     descriptor = os.open(home.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.write(descriptor, msgspec.json.encode(record) + b"\n")
     finally:
         os.close(descriptor)
-
-
-def _exchange(home: homes.Home, line: bytes, *, what: str) -> bytes:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_WITHIN_S)
-        try:
-            connection.connect(str(home.kubelet_socket))
-            connection.sendall(line)
-            with connection.makefile("rb") as stream:
-                raw = stream.readline()
-        except TimeoutError as error:
-            raise errors.LabError(
-                f"the kubelet of lab {home.name!r} gave no answer to {what!r} in "
-                f"{ANSWER_WITHIN_S:.0f} s: see {home.logs / 'kubelet.log'}"
-            ) from error
-        except OSError as error:  # also a path that is too long for any lab to listen at
-            raise errors.UsageError(
-                f"no simulated kubelet listens in lab {home.name!r}: "
-                f"see `python -m lab status --name {home.name}`"
-            ) from error
-    if not raw:
-        raise errors.LabError(f"the kubelet of lab {home.name!r} ended before it answered")
-    return raw
 
 
 def _mark(home: homes.Home) -> tuple[int, int] | None:

@@ -12,16 +12,19 @@ NAME_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 def cache_root() -> Path:
     """Return the folder of built binaries (`XDG_CACHE_HOME`, else `~/.cache`), shared by labs."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tiphys"
+    return _folder(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "tiphys"
 
 
 def labs_root() -> Path:
     """Return the folder with one home per lab (`TIPHYS_LAB_HOME`, else below `XDG_STATE_HOME`)."""
     if chosen := os.environ.get("TIPHYS_LAB_HOME"):
-        return Path(chosen)
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "tiphys" / "labs"
+        return _folder(chosen)
+    return _folder(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "tiphys" / "labs"
+
+
+def _folder(setting: str) -> Path:
+    """Return a folder as an absolute path: programs of a lab run in folders of their own."""
+    return Path(setting).expanduser().absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
-"""`build`: fill the cache, print where the programs are."""
+"""`build`: fill the cache, print where the programs are; or take out what is not needed."""
 
 import click
 
+from lab import errors, homes
 from lab.cli import displays, options
 from lab.controlplane import builds as makers
-from lab.controlplane import tools
+from lab.controlplane import caches, tools
 
 OPTIONAL = ("kubectl", "argo", "helm")
 
@@ -12,13 +13,21 @@ OPTIONAL = ("kubectl", "argo", "helm")
 @click.command()
 @click.argument("what", nargs=-1, type=click.Choice([*OPTIONAL, "all"]))
 @options.kubernetes
-def build(what: tuple[str, ...], kubernetes: str) -> None:
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Build nothing: delete what no version that this checkout knows would use.",
+)
+def build(what: tuple[str, ...], kubernetes: str, prune: bool) -> None:
     """Build the programs of a lab into the cache and print their paths.
 
     Without an argument: what `up` needs. `kubectl`, `argo` and `helm` are the command lines of
     Kubernetes, Argo Workflows and Helm; `all` is everything. What is there already is not built
     again.
     """
+    if prune:
+        _prune(what)
+        return
     wanted = set(OPTIONAL) if "all" in what else set(what)
     servers = not what or "all" in what
     targets = [
@@ -31,3 +40,17 @@ def build(what: tuple[str, ...], kubernetes: str) -> None:
         makers.build(targets, report=shown.report)
     for target in targets:
         click.echo(target.path)
+
+
+def _prune(what: tuple[str, ...]) -> None:
+    """Delete from the cache what is not needed, and say what and how much that was."""
+    if what:
+        raise errors.UsageError(f"--prune and {what[0]!r} do not go together: say one of the two")
+    freed_bytes = 0
+    for leftover in caches.leftovers():
+        if caches.remove(leftover):
+            freed_bytes += leftover.size_bytes
+            click.echo(f"deleted {leftover.path} ({leftover.size_bytes / 2**20:.0f} MiB)")
+        else:
+            click.echo(f"kept {leftover.path}: a build is at work there")
+    click.echo(f"{freed_bytes / 2**20:.0f} MiB freed in {homes.cache_root()}")

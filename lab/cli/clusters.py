@@ -104,18 +104,13 @@ def status(name: str, as_json: bool) -> None:
         raise errors.UsageError(
             f"lab {name!r} is not running: start it with `python -m lab up --name {name}`"
         )
-    review = reviews.Review(
-        running=state.running,
-        state=state,
-        processes=reviews.of_processes(state),
-        times=reviews.times(state),
-        nodes=_nodes(home, attempts=1) if state.running else None,
-    )
+    found = _nodes(home, attempts=1) if state.running else None
+    review = reviews.review(state, nodes=found)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(review)))
     else:
         tables.show_state(home, review)
-    if not state.running:
+    if not review.running:
         raise errors.StaleError(
             f"lab {name!r} crashed: `python -m lab up --name {name}` clears and starts it, "
             f"`python -m lab down --name {name}` clears it"
@@ -144,7 +139,13 @@ def nodes(name: str, as_json: bool) -> None:
 @click.argument("component")
 @options.lab_name
 @click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
-@click.option("--lines", default=200, show_default=True, help="How many of the last lines.")
+@click.option(
+    "--lines",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="How many of the last lines.",
+)
 def logs(component: str, name: str, follow: bool, lines: int) -> None:
     """Show the log of one COMPONENT; `supervisor` is the process that starts the others."""
     home = homes.home(name)
@@ -154,7 +155,7 @@ def logs(component: str, name: str, follow: bool, lines: int) -> None:
         raise errors.UsageError(f"no log of {component!r} in lab {name!r}: there are {known}")
     click.echo(children.tail(path, lines=lines, within_bytes=1 << 22))
     if follow:
-        with path.open() as file:
+        with path.open(errors="replace") as file:
             file.seek(0, 2)
             while True:
                 click.echo(file.read(), nl=False)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import errors, homes
-from lab.cli import options
+from lab.cli import options, turns
 from lab.controlplane import states
 from lab.corpus import drivers, examples, expectations, pages, runs
 from lab.reports import results
@@ -57,7 +57,8 @@ def corpus(
             + ("" if result.reached else f", not {' or '.join(result.expected)}: {result.message}")
         )
 
-    report = asyncio.run(runs.run(home, found, known, names=names, show=show))
+    with turns.taken(home, "a run of the corpus"):
+        report = asyncio.run(runs.run(home, found, known, names=names, show=show))
     _summary(report)
     if not names:
         click.echo(f"figures in {_write(report)}")
@@ -75,6 +76,10 @@ def _list(known: expectations.Expectations, names: tuple[str, ...]) -> None:
         *((name, "cannot run", why) for name, why in known.not_runnable.items()),
         *((name, item.as_, item.why) for name, item in known.stored.items()),
     ]
+    if unknown := sorted(set(names) - {row[0] for row in rows}):
+        raise errors.UsageError(
+            f"no example {', '.join(unknown)}: `python -m lab corpus --list` names them all"
+        )
     for row in sorted(rows):
         if not names or row[0] in names:
             table.add_row(*row)

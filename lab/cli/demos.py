@@ -87,6 +87,12 @@ def demo(
         click.secho(in_words(found), bold=True)
     click.echo(f"results  {results_path}\npage     {page_path}")
     click.echo(f"done in {time.monotonic() - started:.0f} s; open the page in a browser")
+    paces = [pace for item in measured if (pace := measures.slower(item))]
+    if paces:
+        click.echo(
+            "this machine is too slow or too busy for these figures to count: repeat with "
+            f'`make demo ARGS="--speed {min(paces):g}"`'
+        )
     for each in ended:
         measures.check(each.measured)
         _check_failures(each)

@@ -3,8 +3,11 @@
 `python -m lab --help` loads click alone.
 """
 
+import errno
 import importlib
 import importlib.util
+import os
+import sys
 from collections.abc import Sequence
 
 import click
@@ -74,12 +77,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.secho("error: ", err=True, nl=False, fg="red")
         click.echo(str(error), err=True)
         return error.exit_code
+    except BrokenPipeError:
+        # Whoever read us, `head` say, has enough; Python would complain again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.LabError.exit_code
     except OSError as error:
-        if error.filename is None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if error.filename is None and not full:
             raise
         click.secho("error: ", err=True, nl=False, fg="red")
+        what = f"{error.filename} cannot be used" if error.filename else "a file cannot be written"
+        remedy = "make room on that disk and repeat" if full else "choose another path"
         reason = (error.strerror or str(error)).lower()
-        click.echo(f"{error.filename} cannot be used: {reason}; choose another path", err=True)
+        click.echo(f"{what}: {reason}; {remedy}", err=True)
         return errors.SetupError.exit_code
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)

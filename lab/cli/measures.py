@@ -1,5 +1,6 @@
 """`lab measure`: judge a run, write its JSON and its page, print the table."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from lab import errors, homes
 from lab.cli import options
-from lab.reports import figures, measurements, pages, results, sources, tables
+from lab.reports import figures, measurements, pages, results, sources, tables, verdicts
 
 into = click.option(
     "--into",
@@ -46,6 +47,12 @@ def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
     )
     show([measured])
     click.echo(f"measurement  {json_path}\nresults      {results_path}\npage         {page_path}")
+    if speed := slower(measured):
+        click.echo(
+            f"repeat it in a slower lab: `python -m lab down -n {name}`, "
+            f"`python -m lab up -n {name} --speed {speed:g}` with the rest as it was, "
+            f"`{record.command}`"
+        )
     check(measured)
 
 
@@ -76,7 +83,8 @@ def show(arms: Sequence[measurements.Measurement]) -> None:
         grid.add_row(label, *(row[index][1] for row in rows))
     console.print(grid)
     for arm in arms:
-        console.print(_verdict(arm), soft_wrap=True)
+        prefix = f"{arm.arm}: " if len(arms) > 1 else ""
+        console.print(_verdict(arm, prefix=prefix), soft_wrap=True)
         for problem in arm.problems[: tables.MOST_PROBLEMS]:
             console.print(Text(f"  {problem}", style="red"), soft_wrap=True)
 
@@ -96,13 +104,23 @@ def check(measured: measurements.Measurement) -> None:
         )
 
 
-def _verdict(arm: measurements.Measurement) -> Text:
+def slower(measured: measurements.Measurement) -> float | None:
+    """Return a speed at which the run may be valid; None where its speed is not what is wrong."""
+    share = measured.validity.share
+    if share is None or share <= verdicts.LIMIT_SHARE:
+        return None
+    # A slower lab loads the control plane less too, so what is in proportion leaves some room.
+    wished = measured.speed * min(0.5, verdicts.LIMIT_SHARE / share)
+    return math.floor(wished) if wished >= 1 else round(wished, 3)
+
+
+def _verdict(arm: measurements.Measurement, *, prefix: str) -> Text:
     validity = arm.validity
     if validity.valid:
         return Text(
-            f"{arm.arm}: valid at speed {arm.speed:g}: the control plane's own p99 is "
+            f"{prefix}valid at speed {arm.speed:g}: the control plane's own p99 is "
             f"{validity.control_plane_p99_s:.1f} simulated s, {validity.share:.1%} of the median "
             f"task (10% is allowed)",
             style="green",
         )
-    return Text(f"{arm.arm}: INVALID: {'; '.join(validity.reasons)}", style="bold red")
+    return Text(f"{prefix}INVALID run: {'; '.join(validity.reasons)}", style="bold red")

@@ -14,62 +14,34 @@ from rich.live import Live
 from rich.table import Table
 
 from lab import catalogs, errors, homes
-from lab.cli import workloads
+from lab.cli import options, turns, workloads
 from lab.controlplane import states
-from lab.workloads import mixes, packs, plans, runs, submissions, summaries
+from lab.workloads import manifests, mixes, packs, plans, runs, submissions, summaries
 
 LINE_EVERY_WALL_S = 5.0
 """Without a terminal a line is printed this often."""
 
 
-@click.command()
+@click.command(epilog=workloads.EXPLAINED)
 @click.argument("mix")
-@click.option(
-    "--name",
-    "--lab",
-    "-n",
-    "lab",
-    default="default",
-    show_default=True,
-    envvar="TIPHYS_LAB",
-    help="Which lab.",
-)
+@options.lab("--name", "--lab", "-n", "lab")
 @workloads.options
 @click.option("--tag", help="Beginning of the workflows' names.  [default: sSEED, then sSEEDb, …]")
 @click.option(
     "--limit",
     "limit_wall_s",
     type=click.FloatRange(1),
+    metavar="WALL_S",
     default=1800.0,
     show_default=True,
-    help="Wall seconds after which the run is given up.",
+    help="Wall seconds (not simulated ones) after which the run is given up.",
 )
 def run(mix: str, lab: str, tag: str | None, limit_wall_s: float, **chosen: Any) -> None:
     """Submit the workflows of a MIX at their times and wait until all have ended."""
     home = homes.home(lab)
     speed = states.load(home).asked.speed
-    cluster = catalogs.load(str(home.cluster))
-    tag = tag or free_tag(home, chosen["seed"])
-    made = workloads.generated(mix, cluster=cluster, tag=tag, **chosen)
-    console = Console()
-    if made.sample:
-        click.echo(packs.SAMPLE_NOTE)
-    record = described(
-        made,
-        home=home,
-        cluster=cluster,
-        speed=speed,
-        command=shlex.join(_command(mix, lab=lab, chosen=chosen)),
-        arrivals=chosen["kind"] or mixes.find(mix).arrivals,
-        tag=tag,
-    )
-    record = submissions.prepared(home, made, record)
-    click.echo(
-        f"run {record.run}: {len(made.workflows)} workflows, {len(made.truths)} pods, arriving "
-        f"over {made.window_s:,.0f} simulated seconds ({made.window_s / speed:,.0f} s)"
-    )
-    with _shown(console) as show:
-        ended = asyncio.run(_interruptible(home, made, record, show=show, limit_s=limit_wall_s))
+    with turns.taken(home, f"a run of {mix}"):
+        ended = _run(mix, home=home, speed=speed, tag=tag, limit_wall_s=limit_wall_s, chosen=chosen)
     phases = [item.phase for item in ended.workflows]
     wall_s = (ended.ended_at or 0.0) - ended.started_at
     click.echo(
@@ -84,6 +56,46 @@ def run(mix: str, lab: str, tag: str | None, limit_wall_s: float, **chosen: Any)
             f"{len(failed)} of {len(phases)} workflows did not succeed, first "
             f"{first.namespace}/{first.name}: {first.phase} {first.message}".rstrip()
         )
+
+
+def _run(
+    mix: str,
+    *,
+    home: homes.Home,
+    speed: float,
+    tag: str | None,
+    limit_wall_s: float,
+    chosen: dict[str, Any],
+) -> runs.RunRecord:
+    """Make the workload, submit it, show how it goes, and return the record of its end."""
+    for name in killed(home):
+        click.echo(
+            f"note: run {name} was killed, so what it submitted may still be in the lab and in the "
+            f"way: `kubectl delete workflows -A -l {manifests.RUN_LABEL}={name}` removes it",
+            err=True,
+        )
+    cluster = catalogs.load(str(home.cluster))
+    tag = tag or free_tag(home, chosen["seed"])
+    made = workloads.generated(mix, cluster=cluster, tag=tag, **chosen)
+    console = Console()
+    if made.sample:
+        click.echo(packs.SAMPLE_NOTE)
+    record = described(
+        made,
+        home=home,
+        cluster=cluster,
+        speed=speed,
+        command=shlex.join(_command(mix, lab=home.name, chosen=chosen)),
+        arrivals=chosen["kind"] or mixes.find(mix).arrivals,
+        tag=tag,
+    )
+    record = submissions.prepared(home, made, record)
+    click.echo(
+        f"run {record.run}: {len(made.workflows)} workflows, {len(made.truths)} pods, arriving "
+        f"over {made.window_s:,.0f} simulated seconds ({made.window_s / speed:,.0f} s)"
+    )
+    with _shown(console) as show:
+        return asyncio.run(_interruptible(home, made, record, show=show, limit_s=limit_wall_s))
 
 
 def described(
@@ -131,6 +143,12 @@ def described(
             for plan, part in summaries.by_workflow(made)
         ),
     )
+
+
+def killed(home: homes.Home) -> list[str]:
+    """Return the runs whose record says that they go on; whoever has the turn knows better."""
+    records = [runs.read(runs.path(home, name)) for name in runs.names(home)]
+    return [record.run for record in records if record.outcome == "running"]
 
 
 def free_tag(home: homes.Home, seed: int) -> str:

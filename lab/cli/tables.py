@@ -20,8 +20,8 @@ COLOURS = {
 def show_state(home: homes.Home, review: reviews.Review) -> None:
     """Print components, then where things are, then the clocks."""
     state, times = review.state, review.times
-    phase = state.phase if review.running else "not running: it crashed"
-    click.echo(f"lab {state.name}: {phase}; Kubernetes {state.asked.kubernetes}")
+    crashed = "" if review.running else ": it crashed"
+    click.echo(f"lab {state.name}: {state.phase}{crashed}; Kubernetes {state.asked.kubernetes}")
     if state.error:
         click.echo(f"  {state.error}")
     grid = _table("component", "phase", "pid", "port", "version", "up", "CPU", "memory")
@@ -41,15 +41,15 @@ def show_state(home: homes.Home, review: reviews.Review) -> None:
     for item in review.processes:
         component = item.component
         if component.crashes:
-            ends = "end" if component.crashes == 1 else "ends"
             click.echo(
-                f"{component.name}: {component.crashes} {ends} that nobody commanded, "
+                f"{component.name}: {counted(component.crashes, 'end')} that nobody commanded, "
                 f"the last with {component.last_exit[:200]}"
             )
     click.echo(f"cluster     {state.asked.cluster}: {_nodes_in_words(review)}")
     click.echo(f"kubeconfig  {home.kubeconfig}")
     click.echo(f"logs        {home.logs}")
-    click.echo(f"speed       {times.speed:g}; {span(times.simulated_s)} simulated so far")
+    so_far = f"; {span(times.simulated_s)} simulated so far" if review.running else ""
+    click.echo(f"speed       {times.speed:g}{so_far}")
     for title, lines in (("scaled", times.scaled), ("set", times.chosen), ("wall", times.wall)):
         for index, line in enumerate(lines):
             click.echo(f"{title if index == 0 else '':10}  {line}")
@@ -72,12 +72,22 @@ def show_nodes(nodes: Sequence[reviews.NodeReview]) -> None:
 
 
 def _nodes_in_words(review: reviews.Review) -> str:
-    """Return `5 nodes, 5 ready, 12 pods`."""
+    """Return `5 nodes, 5 ready; 12 pods that have not ended`."""
+    if not review.running:
+        return f"{counted(review.state.nodes, 'node')}, of which none runs"
     if review.nodes is None:
-        return f"{review.state.nodes} nodes; the API server does not say how they are"
+        nodes = counted(review.state.nodes, "node")
+        return f"{nodes}; the API server does not say how they are"
     ready = sum(node.ready for node in review.nodes)
     pods = sum(node.pods for node in review.nodes)
-    return f"{len(review.nodes)} nodes, {ready} ready, {pods} pods on them"
+    ended = "has not ended" if pods == 1 else "have not ended"
+    nodes = counted(len(review.nodes), "node")
+    return f"{nodes}, {ready} ready; {counted(pods, 'pod')} that {ended}"
+
+
+def counted(number: int, what: str) -> str:
+    """Return `1 pod`, `2 pods`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def span(seconds: float) -> str:

@@ -18,6 +18,11 @@ from lab.workloads.readers import cws
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+EXPLAINED = "\b\nMixes:\n" + "\n".join(
+    f"  {mix.name:<10} {mix.about}" for mix in mixes.MIXES.values()
+)
+"""The mixes, for the end of the help of commands that take one."""
+
 
 def options(command: Command) -> Command:
     """Add the options that describe a workload; they come as keyword arguments."""
@@ -42,6 +47,7 @@ def options(command: Command) -> Command:
                 "--window",
                 "window_s",
                 type=click.FloatRange(0, min_open=True),
+                metavar="SIM_S",
                 help="Length of the arrival window in simulated seconds; overrides --overload.",
             ),
             click.option(
@@ -111,7 +117,7 @@ def list_mixes() -> None:
         click.echo(f"{mix.name:<12} {mix.about} (arrivals {mix.arrivals}, cluster {mix.cluster})")
 
 
-@workload.command()
+@workload.command(epilog=EXPLAINED)
 @click.argument("mix")
 @click.option("--cluster", help="Name or path of a cluster.  [default: the mix's own]")
 @options
@@ -135,7 +141,7 @@ def show(mix: str, cluster: str | None, **chosen: Any) -> None:
     )
 
 
-@workload.command()
+@workload.command(epilog=EXPLAINED)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("mix")
 @click.option("--cluster", help="Name or path of a cluster.  [default: the mix's own]")

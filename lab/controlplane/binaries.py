@@ -3,7 +3,7 @@ the user's cache, which is filled by building each once from its Go module.
 """
 
 import os
-import subprocess
+import shlex
 from concurrent import futures
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from lab import errors
 from lab.controlplane import builds, extracts, states, tools
 
 PREBUILT = "TIPHYS_LAB_BIN"
-STARTS_WITHIN_S = 60.0
 
 
 def prebuilt() -> Path | None:
@@ -44,12 +43,16 @@ def find(asked: states.Asked, *, report: builds.Report = lambda progress: None) 
 
 def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
     """Return the programs of a flat folder; raises `SetupError` naming all that is wrong."""
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        raise errors.SetupError(
+            f"{PREBUILT}={folder} {what}: name the folder of the programs, "
+            f"or unset {PREBUILT} and the lab builds its own"
+        )
     needed = [
         (tool, program) for tool in tools.needed(asked.kubernetes) for program in tool.programs
     ]
-    missing = [
-        program.name for _, program in needed if not os.access(folder / program.name, os.X_OK)
-    ]
+    missing = [program.name for _, program in needed if not (folder / program.name).is_file()]
     manifests = folder / extracts.MANIFESTS
     if not (manifests / "crds" / "minimal").is_dir():
         missing.append(f"{extracts.MANIFESTS}/crds/minimal (Argo's CRDs)")
@@ -57,6 +60,16 @@ def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
         raise errors.SetupError(
             f"{PREBUILT}={folder} lacks {', '.join(missing)}: put them there, "
             f"or unset {PREBUILT} and the lab builds its own"
+        )
+    locked = [
+        str(folder / program.name)
+        for _, program in needed
+        if not os.access(folder / program.name, os.X_OK)
+    ]
+    if locked:
+        raise errors.SetupError(
+            f"{PREBUILT}={folder}: {', '.join(Path(path).name for path in locked)} may not be "
+            f"executed: `chmod +x {shlex.join(locked)}`"
         )
     with futures.ThreadPoolExecutor() as pool:
         wrong = [item for item in pool.map(lambda pair: _wrong(folder, *pair), needed) if item]
@@ -71,25 +84,14 @@ def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
 
 def _wrong(folder: Path, tool: tools.Tool, program: tools.Program) -> str:
     """Return what is wrong with a prebuilt program, or an empty string."""
-    path = folder / program.name
-    try:
-        answer = subprocess.run(
-            [path, *program.ask_version],
-            capture_output=True,
-            text=True,
-            timeout=STARTS_WITHIN_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{program.name} does not start ({error}); replace it"
-    said = answer.stdout + answer.stderr
-    if answer.returncode != 0:
-        last = said.strip().splitlines()[-1:]
-        return f"{program.name} does not start ({''.join(last)}); replace it"
+    said, problem = builds.says(program, folder / program.name)
+    if problem:
+        return f"{program.name} does not start ({problem}); replace it"
     if tool.name == "kubernetes" and tool.version not in said:
+        first = said.partition("\n")[0]
         return (
-            f"{program.name} says `{said.strip().splitlines()[0]}`, but {tool.version} was asked "
-            "for: choose the other one with --kubernetes, or replace it"
+            f"{program.name} says `{first}`, but {tool.version} was asked for: "
+            "choose the other one with --kubernetes, or replace it"
         )
     return ""
 

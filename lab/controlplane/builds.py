@@ -231,25 +231,30 @@ def _lines(process: "subprocess.Popen[bytes]") -> Iterator[str | None]:
 
 def _check_starts(item: Target, path: Path) -> None:
     """Start a fresh program once; raises `SetupError` if it cannot say its version."""
-    remedy = "remove what is in the way and repeat; `go clean -cache` makes Go forget what it built"
+    _, problem = says(item.program, path)
+    if problem:
+        raise errors.SetupError(
+            f"{item.program.name} was built but does not start ({problem}): remove what is in the "
+            "way and repeat; `go clean -cache` makes Go forget what it built"
+        )
+
+
+def says(program: tools.Program, path: Path) -> tuple[str, str]:
+    """Ask a program for its version; returns (what it prints, why it does not start or nothing)."""
     try:
         answer = subprocess.run(
-            [path, *item.program.ask_version],
+            [path, *program.ask_version],
             capture_output=True,
             text=True,
             timeout=STARTS_WITHIN_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise errors.SetupError(
-            f"{item.program.name} was built but does not start ({error}): {remedy}"
-        ) from error
-    if answer.returncode != 0:
-        last = (answer.stderr or answer.stdout).strip().splitlines()[-1:]
-        raise errors.SetupError(
-            f"{item.program.name} was built but does not start (exit code {answer.returncode}"
-            f"{': ' + last[0] if last else ''}): {remedy}"
-        )
+        return "", str(error)
+    said = (answer.stdout + answer.stderr).strip()
+    if answer.returncode == 0:
+        return said, ""
+    return said, ": ".join([f"exit code {answer.returncode}", *said.splitlines()[-1:]])
 
 
 def _explain(item: Target, complaint: str) -> errors.SetupError:

@@ -40,6 +40,10 @@ REQUEUE_S = 10.0
 """Argo's own default pause between two looks at one workflow (`DEFAULT_REQUEUE_TIME`)."""
 SEMAPHORE_NOTIFY_S = 1.0
 """Argo's own default delay before waiters of a semaphore are told (`SEMAPHORE_NOTIFY_DELAY`)."""
+TOLERATION_S = 300.0
+"""Kubernetes' own default of how long pods stay on a lost node (`tolerationSeconds`)."""
+EVICTED_NODES_PER_S = 0.1
+"""Its own default of how many lost nodes it clears of their pods (`node-eviction-rate`)."""
 UNUSED_CONTROLLERS = (
     "endpoints-controller",
     "endpointslice-controller",
@@ -76,6 +80,15 @@ def _is_program(module: str) -> bool:
     return (folder / "__main__.py").is_file()
 
 
+def remedy(name: str, program: str) -> str:
+    """Return what to do about a program that the system refuses to start."""
+    if name in MODULES:
+        return f"`make lab-up` sets up the Python environment of {program}"
+    if Path(program).is_relative_to(homes.cache_root()):
+        return f"delete {program}, and `python -m lab build` makes it anew"
+    return f"replace {program}"
+
+
 def version(name: str, asked: states.Asked) -> str:
     """Return the version that a component is of."""
     fixed = {ETCD: asked.etcd, ARGO: asked.argo, KUBELET: "lab", PROCESS_NODE: "lab"}
@@ -94,12 +107,16 @@ def plan(name: str, *, home: homes.Home, state: states.State, ports: Mapping[str
                 binaries.kube_apiserver,
                 home=home,
                 version=state.asked.kubernetes,
+                speed=state.asked.speed,
                 port=ports["secure"],
                 etcd_port=etcd_port,
             )
         case "kube-controller-manager":
             return _controller_manager(
-                binaries.kube_controller_manager, home=home, port=ports["secure"]
+                binaries.kube_controller_manager,
+                home=home,
+                speed=state.asked.speed,
+                port=ports["secure"],
             )
         case "kube-scheduler":
             return _scheduler(binaries.kube_scheduler, home=home, port=ports["secure"])
@@ -145,11 +162,15 @@ def _etcd(binary: str, *, home: homes.Home, ports: Mapping[str, int]) -> Plan:
     )
 
 
-def _api_server(binary: str, *, home: homes.Home, version: str, port: int, etcd_port: int) -> Plan:
+def _api_server(
+    binary: str, *, home: homes.Home, version: str, speed: float, port: int, etcd_port: int
+) -> Plan:
     pki, config = home.pki, home.root / "config"
+    block = addresses.recorded(home.root, lab=home.name)
     # From 1.36 on a node says itself that it takes `kubectl exec` as a WebSocket.
     older = version.startswith(("v1.34.", "v1.35."))
     extra = ("--feature-gates=TranslateStreamCloseWebsocketRequests=false",) if older else ()
+    toleration_s = toleration_wall_s(speed)
     return Plan(
         name=API_SERVER,
         arguments=(
@@ -177,10 +198,12 @@ def _api_server(binary: str, *, home: homes.Home, version: str, port: int, etcd_
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={pki / 'service-accounts.pub'}",
             f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
-            f"--service-cluster-ip-range={addresses.block(home.name).services}",
+            f"--service-cluster-ip-range={block.services}",
             f"--kubelet-client-certificate={pki / 'apiserver-kubelet-client.crt'}",
             f"--kubelet-client-key={pki / 'apiserver-kubelet-client.key'}",
             *extra,
+            f"--default-not-ready-toleration-seconds={toleration_s}",
+            f"--default-unreachable-toleration-seconds={toleration_s}",
             f"--admission-control-config-file={config / 'admission.yaml'}",
             f"--cert-dir={home.data / 'apiserver'}",
             "--max-requests-inflight=800",
@@ -202,7 +225,7 @@ def _api_server(binary: str, *, home: homes.Home, version: str, port: int, etcd_
     )
 
 
-def _controller_manager(binary: str, *, home: homes.Home, port: int) -> Plan:
+def _controller_manager(binary: str, *, home: homes.Home, speed: float, port: int) -> Plan:
     kubeconfig = configurations.client_kubeconfig(home, CONTROLLER_MANAGER)
     return Plan(
         name=CONTROLLER_MANAGER,
@@ -217,6 +240,8 @@ def _controller_manager(binary: str, *, home: homes.Home, port: int) -> Plan:
             "--use-service-account-credentials",
             "--leader-elect=false",
             f"--controllers=*,{','.join(f'-{name}' for name in UNUSED_CONTROLLERS)}",
+            # Not so node-monitor-grace-period: nodes renew their leases each 10 s of wall time.
+            f"--node-eviction-rate={EVICTED_NODES_PER_S * speed:g}",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
         ),
@@ -278,6 +303,11 @@ def _serving(home: homes.Home, *, kubeconfig: str, port: int) -> tuple[str, ...]
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
     )
+
+
+def toleration_wall_s(speed: float) -> int:
+    """Return the default `tolerationSeconds` of a lab: whole seconds of wall time, one at least."""
+    return max(1, round(TOLERATION_S / speed))
 
 
 def duration(seconds: float) -> str:

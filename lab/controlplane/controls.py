@@ -7,12 +7,11 @@ with `{"ok": false, "error": "…", "exit_code": 2}`.
 import asyncio
 import contextlib
 import os
-import socket
 
 import msgspec
 
-from lab import errors, homes
-from lab.controlplane import states, supervisors
+from lab import errors, homes, sockets
+from lab.controlplane import supervisors
 
 COMPONENT_COMMANDS = ("start", "stop", "restart", "kill", "pause", "resume")
 ANSWER_WITHIN_S = 150.0
@@ -20,20 +19,10 @@ ANSWER_WITHIN_S = 150.0
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client asks for; `component` is empty for `status` and `shutdown`."""
+    """What a client asks for; `component` is empty for `shutdown`."""
 
     command: str
     component: str = ""
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the supervisor says when the command is done."""
-
-    ok: bool
-    error: str = ""
-    exit_code: int = 1
-    state: states.State | None = None
-    """With `status` only."""
 
 
 async def serve(home: homes.Home, supervisor: supervisors.Supervisor) -> asyncio.Server:
@@ -54,53 +43,34 @@ async def serve(home: homes.Home, supervisor: supervisors.Supervisor) -> asyncio
         os.umask(before)
 
 
-async def _obey(supervisor: supervisors.Supervisor, line: bytes) -> Answer:
+async def _obey(supervisor: supervisors.Supervisor, line: bytes) -> sockets.Answer:
     try:
         asked = msgspec.json.decode(line, type=Command)
         match asked.command:
-            case "status":
-                return Answer(ok=True, state=supervisor.state)
             case "shutdown":
                 supervisor.close()
             case name if name in COMPONENT_COMMANDS:
                 await getattr(supervisor, name)(asked.component)
             case name:
-                known = ", ".join(("status", "shutdown", *COMPONENT_COMMANDS))
+                known = ", ".join(("shutdown", *COMPONENT_COMMANDS))
                 raise errors.UsageError(f"no command {name!r}: there are {known}")
     except errors.LabError as error:
-        return Answer(ok=False, error=str(error), exit_code=error.exit_code)
+        return sockets.Answer(ok=False, error=str(error), exit_code=error.exit_code)
     except msgspec.DecodeError as error:
-        return Answer(ok=False, error=f"not a command: {error}", exit_code=2)
-    return Answer(ok=True)
+        return sockets.Answer(ok=False, error=f"not a command: {error}", exit_code=2)
+    return sockets.Answer(ok=True)
 
 
-def send(home: homes.Home, command: str, component: str = "") -> Answer:
+def send(home: homes.Home, command: str, component: str = "") -> None:
     """Send one command and wait until it is done; raises `LabError` with the answer's text.
 
     Raises `UsageError` when nobody listens, that is when the lab does not run.
     """
-    line = msgspec.json.encode(Command(command=command, component=component)) + b"\n"
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_WITHIN_S)
-        try:
-            connection.connect(str(home.supervisor_socket))
-            connection.sendall(line)
-            with connection.makefile("rb") as stream:
-                raw = stream.readline()
-        except TimeoutError as error:
-            raise errors.LabError(
-                f"the supervisor of lab {home.name!r} gave no answer to `{command}` in "
-                f"{ANSWER_WITHIN_S:.0f} s: see {home.logs / 'supervisor.log'}"
-            ) from error
-        except OSError as error:  # also a path that is too long for any lab to listen at
-            raise errors.UsageError(
-                f"lab {home.name!r} does not listen: `python -m lab status --name {home.name}`"
-            ) from error
-    if not raw:
-        raise errors.LabError(f"the supervisor of lab {home.name!r} ended before it answered")
-    answer = msgspec.json.decode(raw, type=Answer)
-    if not answer.ok:
-        refusal = errors.LabError(answer.error)
-        refusal.exit_code = answer.exit_code
-        raise refusal
-    return answer
+    sockets.send(
+        home.supervisor_socket,
+        Command(command=command, component=component),
+        who=f"the supervisor of lab {home.name!r}",
+        absent=f"lab {home.name!r} does not listen: see `python -m lab status --name {home.name}`",
+        log=home.logs / "supervisor.log",
+        within_s=ANSWER_WITHIN_S,
+    )

@@ -70,8 +70,10 @@ def up(
         if _runs_as(home, asked):
             return Outcome.RAN_ALREADY
         try:
-            prepare(home, asked, report=report)
-            _start(home, progress)
+            claim = addresses.claim(home.name)
+            with claim.socket:
+                prepare(home, asked, block=claim.block, report=report)
+                _start(home, progress, claim=claim)
         except BaseException:
             _clear(home)
             raise
@@ -79,15 +81,22 @@ def up(
 
 
 def prepare(
-    home: homes.Home, asked: states.Asked, *, report: builds.Report = lambda progress: None
+    home: homes.Home,
+    asked: states.Asked,
+    *,
+    block: addresses.Block | None = None,
+    report: builds.Report = lambda progress: None,
 ) -> states.State:
-    """Do all that precedes the first process: programs, home, certificates, files, state."""
+    """Do all that precedes the first process: programs, home, certificates, files, state.
+
+    `block` holds the lab's addresses; None = its first choice, whoever may hold it.
+    """
     cluster = catalogs.load(asked.cluster)
     if asked.api_port is not None:
         ports.refuse_taken(asked.api_port)
     programs = binaries.find(asked, report=report)
     state = states.new(home, asked=asked, binaries=programs, nodes=len(cluster.nodes))
-    _furnish(home, cluster, state)
+    _furnish(home, cluster, state, block=block or addresses.first_choice(home.name))
     return state
 
 
@@ -110,6 +119,7 @@ def _check(home: homes.Home, asked: states.Asked) -> None:
 def down(home: homes.Home, *, purge: bool = False) -> Outcome:
     """Take a lab down and return when its last process has ended; `purge` deletes its home."""
     with _locked(home):
+        left = home.state.exists()
         try:
             state = states.read(home)
         except errors.StaleError:
@@ -120,12 +130,12 @@ def down(home: homes.Home, *, purge: bool = False) -> Outcome:
                 controls.send(home, "shutdown")
             assert state is not None and state.supervisor is not None
             processes.wait_gone([state.supervisor], limit_s=DOWN_WITHIN_S)
-        found = _clear(home)
+        left = _clear(home) or left
         if purge:
             shutil.rmtree(home.root, ignore_errors=True)
         if running:
             return Outcome.STOPPED
-        return Outcome.CLEANED if found or state is not None else Outcome.WAS_DOWN
+        return Outcome.CLEANED if left else Outcome.WAS_DOWN
 
 
 def owner(pid: int) -> processes.Process:
@@ -186,22 +196,24 @@ def _clear(home: homes.Home) -> bool:
     return bool(left)
 
 
-def _furnish(home: homes.Home, cluster: catalogs.Cluster, state: states.State) -> None:
+def _furnish(
+    home: homes.Home, cluster: catalogs.Cluster, state: states.State, *, block: addresses.Block
+) -> None:
     """Make the home anew: a lab starts empty, with its own certificates."""
     shutil.rmtree(home.root, ignore_errors=True)
     for folder in (home.root, home.logs, home.data, home.truths, home.artifacts):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     states.write_whole(home.cluster, configurations.cluster(cluster).encode())
-    block = addresses.block(home.name)
+    addresses.record(home.root, block)
     certificates.write_all(home.pki, server_addresses=(block.server,))
     configurations.write_all(home)
     states.write(home, state)
 
 
-def _start(home: homes.Home, progress: Progress) -> None:
+def _start(home: homes.Home, progress: Progress, *, claim: addresses.Claim) -> None:
     """Start the supervisor and wait until the lab is ready."""
     log = home.logs / "supervisor.log"
-    with _supervisor(home, log) as held:
+    with _supervisor(home, log, claim=claim) as held:
         until = time.monotonic() + READY_WITHIN_S
         while True:
             # Nothing is ever written to the pipe: it is readable once its only writer is gone.
@@ -224,8 +236,11 @@ def _start(home: homes.Home, progress: Progress) -> None:
 
 
 @contextlib.contextmanager
-def _supervisor(home: homes.Home, log: Path) -> Iterator[int]:
-    """Start the supervisor as nobody's child; yields a pipe that ends when it does."""
+def _supervisor(home: homes.Home, log: Path, *, claim: addresses.Claim) -> Iterator[int]:
+    """Start the supervisor as nobody's child; yields a pipe that ends when it does.
+
+    It inherits the claim on the lab's addresses, and nobody else does.
+    """
     me = processes.current()
     held, writer = os.pipe()
     command = ["-m", "lab.controlplane", f"--lab={home.name}"]
@@ -245,7 +260,7 @@ def _supervisor(home: homes.Home, log: Path) -> Iterator[int]:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                pass_fds=[writer],
+                pass_fds=[writer, claim.socket.fileno()],
                 start_new_session=True,
                 check=False,
             )

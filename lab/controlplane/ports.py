@@ -72,11 +72,17 @@ def is_free(port: int) -> bool:
 
 def refuse_taken(port: int) -> None:
     """Raise `SetupError` with the holder's name if somebody listens on a port of our choice."""
-    if not is_free(port):
+    if is_free(port):
+        return
+    if found := holder(port):
         raise errors.SetupError(
-            f"port {port} for kube-apiserver is taken by {holder(port) or 'nobody we can see'}: "
+            f"port {port} for kube-apiserver is taken by {found}: "
             "end it, or choose another with --api-port"
         )
+    raise errors.SetupError(
+        f"port {port} for kube-apiserver may not be used by you (those below 1024 belong to root): "
+        "choose another with --api-port"
+    )
 
 
 def holder(port: int) -> Holder | None:

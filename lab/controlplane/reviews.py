@@ -1,6 +1,7 @@
 """What `status` and `nodes` say: a lab's state joined with what processes and nodes use now."""
 
 import msgspec
+from msgspec import structs
 
 from lab import apis
 from lab.controlplane import components, configurations, probes, processes, states
@@ -53,6 +54,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
     running: bool
     state: states.State
+    """As it was written; of a lab that crashed, as it is now (see `as_it_is`)."""
     processes: list[ProcessReview]
     times: Times
     nodes: list[NodeReview] | None
@@ -64,9 +66,37 @@ WALL = (
     "CronWorkflows and CronJobs",
     "times written into objects and judged by Argo or Kubernetes (timeout, activeDeadlineSeconds "
     "of workflows, retry back-off, ttlStrategy, podGC delay, termination grace)",
-    "leases, heartbeats, node lifecycle, token lifetimes, dead-man bounds",
+    "leases and heartbeats, and with them when a node counts as lost (node-monitor-grace-period, "
+    "50 s, looked at each 5 s)",
+    "token lifetimes, dead-man bounds",
     "Argo's waits for lost task results (2 and 10 min)",
 )
+
+
+def review(state: states.State, *, nodes: list[NodeReview] | None) -> Review:
+    """Return all that `status` shows; `nodes` is None where the API server does not answer."""
+    known = as_it_is(state)
+    return Review(
+        running=state.running,
+        state=known,
+        processes=of_processes(known),
+        times=times(known),
+        nodes=nodes,
+    )
+
+
+def as_it_is(state: states.State) -> states.State:
+    """Return the state of a lab, without what ended when its supervisor died."""
+    if state.running:
+        return state
+    alive = {item for item in state.processes() if item.alive}
+    components = tuple(
+        item
+        if item.process in alive
+        else structs.replace(item, phase=states.Phase.GONE, process=None)
+        for item in state.components
+    )
+    return structs.replace(state, phase=states.Phase.GONE, supervisor=None, components=components)
 
 
 def of_processes(state: states.State) -> list[ProcessReview]:
@@ -83,11 +113,17 @@ def times(state: states.State) -> Times:
         scaled=(
             "the work of tasks, start of pods, image pulls, transfers",
             "what the simulated kubelet judges: activeDeadlineSeconds of pods, restart back-off",
-            f"Argo's requeue: {components.REQUEUE_S / speed:g} s of wall time "
+            f"Argo's requeue: {components.REQUEUE_S / speed:.3g} s of wall time "
             f"for {components.REQUEUE_S:g} s",
             f"Argo's notice to waiters of a semaphore: "
-            f"{components.SEMAPHORE_NOTIFY_S / speed:g} s of wall time "
+            f"{components.SEMAPHORE_NOTIFY_S / speed:.3g} s of wall time "
             f"for {components.SEMAPHORE_NOTIFY_S:g} s",
+            f"the stay of pods on a lost node (default tolerationSeconds): "
+            f"{components.toleration_wall_s(speed)} s of wall time for "
+            f"{components.TOLERATION_S:g} s (1 s at least)",
+            "evictions from lost nodes (node-eviction-rate): "
+            f"{components.EVICTED_NODES_PER_S * speed:g} nodes a second of wall time "
+            f"for {components.EVICTED_NODES_PER_S:g}",
         ),
         chosen=(
             f"kube-scheduler's back-off: {configurations.BACKOFF_S} s of wall time "

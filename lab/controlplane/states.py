@@ -8,6 +8,7 @@ import os
 import time
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,8 @@ class Phase(StrEnum):
     """Ended on its own; will be started again after a pause."""
     FAILED = "failed"
     """Given up: it crashed too often, or did not come up."""
+    GONE = "not running"
+    """What the state still lists, but a crash of the lab ended; see `reviews`, never written."""
 
 
 class Binaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,10 +147,10 @@ def read(home: homes.Home) -> State | None:
         raw = home.state.read_bytes()
     except FileNotFoundError:
         return None
-    remedy = f"clear it with `python -m lab down --purge --name {home.name}`"
+    remedy = f"clear it with `python -m lab down --name {home.name}`, which keeps logs and records"
     try:
-        written = msgspec.json.decode(raw).get("format")
-    except (msgspec.DecodeError, AttributeError) as error:
+        written = msgspec.json.decode(raw, type=dict[str, Any]).get("format")
+    except msgspec.DecodeError as error:
         raise errors.StaleError(f"{home.state} is damaged ({error}): {remedy}") from error
     if written != FORMAT:
         raise errors.StaleError(

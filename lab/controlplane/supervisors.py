@@ -139,14 +139,16 @@ class Supervisor:
     async def resume(self, name: str) -> None:
         """SIGCONT after `pause`."""
         self._running(name).signal(signal.SIGCONT)
-        self._note(name, phase=states.Phase.READY)
+        if self._is_paused(name):
+            self._note(name, phase=states.Phase.READY)
 
     def _running(self, name: str) -> children.Child:
         self.state.component(name)
         child = self._children.get(name)
         if child is None or not child.running:
             raise errors.UsageError(
-                f"{name} is not running: `python -m lab component start {name}` starts it"
+                f"{name} is not running: "
+                f"`python -m lab component start {name} --name {self._home.name}` starts it"
             )
         return child
 
@@ -258,8 +260,7 @@ class Supervisor:
         except OSError as error:
             self._note(name, phase=states.Phase.FAILED, last_exit=str(error))
             raise errors.StartError(
-                f"{name} does not start ({error}): delete {plan.arguments[0]}, "
-                "and `python -m lab build` makes it anew"
+                f"{name} does not start ({error}): {components.remedy(name, plan.arguments[0])}"
             ) from error
         self._children[name] = child
         self._wanted.add(name)

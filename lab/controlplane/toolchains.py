@@ -38,26 +38,28 @@ def find(tool: tools.Tool) -> Toolchain:
             f"no `go` on PATH, and the lab builds {tool.name} {tool.version} with it: "
             f"Go {tool.go_line} or newer is needed; {REMEDY}"
         )
-    installed = _version(program, local=True)
+    installed, problem = _version(program, local=True)
+    if problem:
+        raise errors.SetupError(f"{problem}: repair that Go, or {REMEDY}")
     if _numbers(installed) >= _numbers(tool.go_line):
         return Toolchain(program=program, version=installed)
     reason = ""
     if _numbers(installed)[:2] >= SWITCHING_SINCE:
-        try:
-            fetched = _version(program, tool=tool)
-        except errors.SetupError as error:
-            reason = f" (it tried to fetch the newer one: {error})"
-        else:
-            if _numbers(fetched) >= _numbers(tool.go_line):
-                return Toolchain(program=program, version=fetched)
+        fetched, problem = _version(program, tool=tool)
+        if _numbers(fetched) >= _numbers(tool.go_line):
+            return Toolchain(program=program, version=fetched)
+        if problem:
+            reason = f" (it tried to fetch the newer one: {problem})"
     raise errors.SetupError(
         f"{program} is {installed}, too old for {tool.name} {tool.version}{reason}: "
         f"Go {tool.go_line} or newer is needed; {REMEDY}"
     )
 
 
-def _version(program: str, *, tool: tools.Tool | None = None, local: bool = False) -> str:
-    """Ask Go for its version, in the tool's module if one is given."""
+def _version(
+    program: str, *, tool: tools.Tool | None = None, local: bool = False
+) -> tuple[str, str]:
+    """Ask Go for its version, in the tool's module if one is given; returns (version, problem)."""
     environment = {**os.environ, **({"GOTOOLCHAIN": "local"} if local else {})}
     # Outside any module: an old Go fails on the `go` line of a newer one before it answers.
     folder = tool.module if tool else "/"
@@ -72,12 +74,12 @@ def _version(program: str, *, tool: tools.Tool | None = None, local: bool = Fals
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise errors.SetupError(f"{program} does not run ({error}); {REMEDY}") from error
+        return "", f"{program} does not run ({error})"
     version = answer.stdout.strip()
     if answer.returncode != 0 or not version:
         detail = answer.stderr.strip().splitlines()[-1:] or [f"exit code {answer.returncode}"]
-        raise errors.SetupError(f"`{program} env GOVERSION` fails: {detail[0]}")
-    return version
+        return "", f"`{program} env GOVERSION` fails: {detail[0]}"
+    return version, ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -157,6 +157,11 @@ def helm() -> Tool:
     )
 
 
+def known() -> tuple[Tool, ...]:
+    """Return every tool of every version that a lab may have."""
+    return (etcd(), *(kubernetes(version) for version in KUBERNETES_VERSIONS), argo(), helm())
+
+
 def needed(kubernetes_version: str) -> tuple[Tool, ...]:
     """Return the tools of a lab, the quickest to build first."""
     return (etcd(), kubernetes(kubernetes_version), argo())

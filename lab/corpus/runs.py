@@ -1,25 +1,22 @@
 """A corpus run: examples are prepared, submitted at a modest rate, driven, and accounted for."""
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from lab import apis, homes, journals
-from lab.controlplane import states
+from lab.controlplane import manifests, states
 from lab.corpus import drivers, examples, expectations, preparations, watchers
 from lab.kubelet.behaviours import grounds
+from lab.reports import sources
 
 RATE_PER_S = 4.0
 """Submissions a wall second; the pods behind them keep the API server busy enough."""
 AT_ONCE = 48
 """Examples under way at the same time."""
-SERVICE_ACCOUNT_S = 30.0
 
 Show = Callable[[drivers.Result], None]
 
@@ -98,8 +95,10 @@ async def run(
     pods_before = _pods(home.journal)
     results: list[drivers.Result] = []
     async with apis.Api(home.kubeconfig) as api:
-        for namespace in drivers.NAMESPACES:
-            await _namespace(api, namespace)
+        for name in drivers.NAMESPACES:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            await api.apply(f"/api/v1/namespaces/{name}", body)
+        await manifests.accounts_exist(api, drivers.NAMESPACES)
         setups = {
             name
             for example in picked
@@ -141,25 +140,11 @@ async def run(
     )
 
 
-async def _namespace(api: apis.Api, name: str) -> None:
-    """Create a namespace and wait for its ServiceAccount, without which no pod can be created."""
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    await api.apply(f"/api/v1/namespaces/{name}", body)
-    until = time.monotonic() + SERVICE_ACCOUNT_S
-    while time.monotonic() < until:
-        with contextlib.suppress(apis.ApiError):
-            await api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default")
-            return
-        await asyncio.sleep(0.2)
-
-
 def _pods(journal: Path) -> int:
     """Return how many ends of pods the kubelet has written down."""
     if not journal.exists():
         return 0
-    decoder = msgspec.json.Decoder(journals.Record)
-    with journal.open("rb") as lines:
-        return sum(isinstance(decoder.decode(line), journals.PodRecord) for line in lines)
+    return sum(isinstance(item, journals.PodRecord) for item in sources.read_journal(journal))
 
 
 def _cpu_s(pid: int) -> float:

@@ -107,8 +107,10 @@ async def serve(chosen: settings.Settings) -> bool:
         loop.add_signal_handler(number, ending.set)
     certificates.write_authority(chosen.certificate, "tiphys-lab-simulated-kubelet")
     addresses = [place.address for place in nodes.places(chosen.cluster)]
-    sockets, port = streams.bind(addresses)
     async with contextlib.AsyncExitStack() as stack:
+        sockets, port = streams.bind(addresses)
+        for listener in sockets:
+            stack.callback(listener.close)
         ledger = stack.enter_context(ledgers.Ledger(chosen.home.journal, chosen.clock))
         api = await stack.enter_async_context(
             apis.Api(chosen.kubeconfig, connections=CONNECTIONS, sure_of_rights=True)

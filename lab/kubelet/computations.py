@@ -7,11 +7,12 @@ whenever somebody comes, goes or asks, and at the time of its next event.
 import asyncio
 import logging
 import pickle
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from lab import catalogs, clocks
+from lab import catalogs, clocks, truths
 from lab.kubelet import nodes
 from tiphys.models.physics import clusters, engines, tasks
 
@@ -74,6 +75,7 @@ class Computations:
         self._waiting: dict[str, asyncio.Future[End]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._adoptable = set(engine.running)
+        self._frozen, self._frozen_turns = b"", -1
         self._closed = False
 
     async def run(self, task: tasks.Task, *, node: str) -> End:
@@ -142,9 +144,15 @@ class Computations:
         self.ended.clear()
 
     def frozen(self) -> bytes:
-        """Return the engine as it is now, to be continued by `thawed` of the same program."""
+        """Return the engine, to be continued by another process of the same program.
+
+        As long as nobody comes or goes in it, an earlier copy becomes the same by going on to the
+        present, so that one is kept.
+        """
         self.settle()
-        return pickle.dumps(self.engine)
+        if self._frozen_turns != self.engine.turns:
+            self._frozen, self._frozen_turns = pickle.dumps(self.engine), self.engine.turns
+        return self._frozen
 
     def close(self) -> None:
         """Stand still: nothing ends or changes any more (the process is about to end)."""
@@ -165,6 +173,58 @@ def usage(measured: engines.Usage) -> Usage:
         memory_byte_s=measured.memory_byte_s,
         memory_peak_bytes=measured.memory_peak_bytes,
         memory_current_peak_bytes=measured.memory_current_peak_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a task's container asks for, and what it may take at most (None: no limit)."""
+
+    cpu_m: int
+    cpu_limit_m: int | None
+    memory_bytes: int
+    memory_limit_bytes: int | None
+
+
+def task(
+    truth: truths.Truth,
+    *,
+    key: str,
+    scope: str,
+    bounds: Bounds,
+    attempt: int = 0,
+    run: str = "",
+    gpus: tuple[int, ...] = (),
+) -> tasks.Task:
+    """Return a truth as the physics takes it.
+
+    `scope` names the workflow among all that run: its tasks know one another by it.
+    """
+    limit = bounds.cpu_limit_m
+    return tasks.Task(
+        key=key,
+        name=f"{scope}.{truth.task}",
+        attempt=attempt,
+        run=run,
+        template=truth.template,
+        cpu_s=truth.cpu_s,
+        parallelism=truth.parallelism,
+        memory_traffic_bytes_per_s=truth.memory_traffic_bytes_per_s,
+        memory_sensitivity=truth.memory_sensitivity,
+        reads=tuple(tasks.Read(file=read.file, bytes=read.bytes) for read in truth.reads),
+        written_bytes=truth.written_bytes,
+        disk_ops=truth.disk_ops,
+        store_bytes=truth.store_bytes,
+        sibling_bytes=truth.sibling_bytes,
+        round_trips=truth.round_trips,
+        siblings=tuple(f"{scope}.{sibling}" for sibling in truth.siblings),
+        gpu_s=truth.gpu_s,
+        memory_curve=truth.memory_curve,
+        cpu_request_cores=bounds.cpu_m / 1000,
+        cpu_limit_cores=None if limit is None else limit / 1000,
+        memory_request_bytes=bounds.memory_bytes,
+        memory_limit_bytes=bounds.memory_limit_bytes,
+        gpus=gpus,
     )
 
 

@@ -38,6 +38,15 @@ def word(outcome: contracts.Outcome) -> str:
     return "Completed" if outcome.phase == statuses.SUCCEEDED else "Error"
 
 
+def told(view: statuses.View, *, main: str) -> tuple[str, int]:
+    """Return the record's reason and exit code of a pod whose end others have written."""
+    ends = {run.name: run.end for run in view.runs if run.end is not None}
+    outcome = contracts.Outcome(phase=view.phase, containers=ends, reason=view.reason)
+    end = ends.get(main)
+    failed = view.phase == statuses.FAILED
+    return word(outcome), end.exit_code if end else int(failed)
+
+
 def stopped(view: statuses.View, stop: Stop, *, signal: int) -> contracts.Outcome:
     """Return the outcome of a pod that was stopped; what had ended before stays as it was."""
     end = statuses.UNKNOWN

@@ -67,7 +67,7 @@ class PodHost:
             key = f"{life.pod.uid}/{memory.restarts}/{index}"
             attempt = life.found.attempt if life.found else memory.restarts
             run = life.found.run if life.found else ""
-            work = task(truth, life.pod, key=key, attempt=attempt, run=run, gpus=memory.gpus)
+            work = _task(truth, life.pod, key=key, attempt=attempt, run=run, gpus=memory.gpus)
             try:
                 end = await self._computing.run(work, node=life.pod.node)
             except asyncio.CancelledError:
@@ -84,40 +84,25 @@ class PodHost:
         self._life.containers_changed(ready=ready, ended=ended)
 
 
-def task(
+def _task(
     truth: Truth, pod: pods.Pod, *, key: str, attempt: int, run: str, gpus: tuple[int, ...]
 ) -> tasks.Task:
     """Return a truth as the physics takes it, held to what the pod's main container asks for."""
     main = pod.main
-    return tasks.Task(
+    return computations.task(
+        truth,
         key=key,
-        name=_identity(truth, truth.task),
+        scope=f"{truth.namespace}/{truth.workflow}",
+        bounds=computations.Bounds(
+            cpu_m=main.requests.cpu_m,
+            cpu_limit_m=main.limit_cpu_m,
+            memory_bytes=main.requests.memory_bytes,
+            memory_limit_bytes=main.limit_memory_bytes,
+        ),
         attempt=attempt,
         run=run,
-        template=truth.template,
-        cpu_s=truth.cpu_s,
-        parallelism=truth.parallelism,
-        memory_traffic_bytes_per_s=truth.memory_traffic_bytes_per_s,
-        memory_sensitivity=truth.memory_sensitivity,
-        reads=tuple(tasks.Read(file=read.file, bytes=read.bytes) for read in truth.reads),
-        written_bytes=truth.written_bytes,
-        disk_ops=truth.disk_ops,
-        store_bytes=truth.store_bytes,
-        sibling_bytes=truth.sibling_bytes,
-        round_trips=truth.round_trips,
-        siblings=tuple(_identity(truth, sibling) for sibling in truth.siblings),
-        gpu_s=truth.gpu_s,
-        memory_curve=truth.memory_curve,
-        cpu_request_cores=main.requests.cpu_m / 1000,
-        cpu_limit_cores=None if main.limit_cpu_m is None else main.limit_cpu_m / 1000,
-        memory_request_bytes=main.requests.memory_bytes,
-        memory_limit_bytes=main.limit_memory_bytes,
         gpus=gpus,
     )
-
-
-def _identity(truth: Truth, task_name: str) -> str:
-    return f"{truth.namespace}/{truth.workflow}.{task_name}"
 
 
 def outcome(

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 
 from lab import apis, journals
 from lab.kubelet import (
+    absences,
+    acquaintances,
     computations,
     controls,
     disturbances,
@@ -40,37 +41,6 @@ ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15})
 BOUND_PODS = {"fieldSelector": "spec.nodeName!="}
 
 
-@dataclass(slots=True, kw_only=True)
-class Known:
-    """A pod whose object the API server has; `life` is None if it was over before we came."""
-
-    pod: pods.Pod
-    item: apis.Object
-    life: lifecycles.Lifecycle | None = None
-    confirmed: bool = False
-    """Whether its deletion was confirmed."""
-
-    def observed(self, readings: Sequence[engines.Reading]) -> observations.Pod:
-        """Return the pod as it is exported; `readings` are its computations under way."""
-        if self.life is None:
-            view = statuses.viewed(self.pod, self.item)
-            return observations.Pod(pod=self.pod, view=view, usage=computations.Usage())
-        usage = self.life.memory.used
-        for reading in readings:
-            usage += computations.usage(reading.usage)
-        return observations.Pod(
-            pod=self.pod,
-            view=self.life.view,
-            usage=usage,
-            working_set_bytes=sum(item.memory_working_set_bytes for item in readings),
-            cache_bytes=sum(
-                item.memory_current_bytes - item.memory_working_set_bytes for item in readings
-            ),
-            oom_kills=self.life.oom_kills,
-            running=self.life.view.phase == statuses.RUNNING,
-        )
-
-
 class Kubelet:
     """The kubelets of all nodes. `run` goes on until it is cancelled."""
 
@@ -85,7 +55,7 @@ class Kubelet:
         restart: Callable[[], None],
     ) -> None:
         self.settings = chosen
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, acquaintances.Known] = {}
         """By uid."""
         self._clock = chosen.clock
         self._api = api
@@ -118,6 +88,8 @@ class Kubelet:
         """Until the first list is read: what the checkpoint holds may still be claimed."""
         self._saving = asyncio.Lock()
         """Held while a checkpoint is written, so that an older one never replaces a newer."""
+        self._version = ""
+        """Of the pods, as last heard of."""
         self._busy = False
         self._sampled_s = now_s
         self._errands: set[asyncio.Task[None]] = set()
@@ -162,8 +134,16 @@ class Kubelet:
 
     # Pods
 
+    async def _make_up(self, *, since: str, until: str) -> None:
+        """Record pods that came and went while there was no kubelet; no list has them."""
+        for item in await absences.deleted(self._api, since=since, until=until):
+            if item["spec"].get("nodeName") in self.machines:
+                memory = memories.fresh(pods.read(item), item, at=self._clock.wall())
+                self._end(memory, reason=endings.Stop.GONE.word, exit_code=137)
+
     async def _watch(self) -> None:
         async for kind, item in self._api.watch("/api/v1/pods", params=BOUND_PODS):
+            self._version = item["metadata"]["resourceVersion"]
             if kind == "LISTED":
                 self._all_listed(item["uids"])
             elif item["spec"].get("nodeName") in self.machines:
@@ -184,14 +164,17 @@ class Kubelet:
         known.item = pods.slim(item)
         if pods.awaits_kubelet(item) and not known.confirmed:
             known.confirmed = True
-            errand = asyncio.create_task(writers.delete(self._api, known.pod))
-            self._errands.add(errand)
-            errand.add_done_callback(self._errands.discard)
+            self._run_errand(writers.delete(self._api, known.pod))
 
-    def _met(self, item: apis.Object) -> Known:
+    def _run_errand(self, work: Coroutine[None, None, None]) -> None:
+        errand = asyncio.create_task(work)
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    def _met(self, item: apis.Object) -> acquaintances.Known:
         """Take on a pod that was not known."""
         pod = pods.read(item)
-        known = Known(pod=pod, item=pods.slim(item))
+        known = acquaintances.Known(pod=pod, item=pods.slim(item))
         if item["status"].get("phase") not in statuses.ENDED:
             memory = self._checkpoint.pods.get(pod.uid)
             if memory is None:
@@ -199,9 +182,27 @@ class Kubelet:
             known.life = lifecycles.Lifecycle(
                 self._services, self.machines[pod.node], memory=memory, item=item
             )
+        elif pod.uid not in self._services.ledger.ended:
+            # Somebody else said that it is over, while there was no kubelet.
+            view = statuses.viewed(pod, item)
+            reason, exit_code = endings.told(view, main=pod.main.name)
+            memory = memories.fresh(pod, item, at=self._clock.wall())
+            self._end(memory, reason=reason, exit_code=exit_code)
         return known
 
-    def _gone(self, known: Known) -> None:
+    def _end(self, memory: memories.Memory, *, reason: str, exit_code: int) -> None:
+        """Record the end of a pod that has no life here."""
+        pod, services = memory.pod, self._services
+        found = services.lookup.find(pod.namespace, pod.argo_node) if pod.argo_node else None
+        services.ledger.end(
+            memory,
+            group=self.machines[pod.node].place.group.name,
+            template=found.truth.template if found else "",
+            reason=reason,
+            exit_code=exit_code,
+        )
+
+    def _gone(self, known: acquaintances.Known) -> None:
         if known.life is not None and not known.life.task.done():
             known.life.stop(endings.Stop.GONE)
 
@@ -211,12 +212,11 @@ class Kubelet:
             self._gone(self.known.pop(uid))
         for uid, memory in self._checkpoint.pods.items():
             if uid not in self.known:
-                group = self.machines[memory.pod.node].place.group.name
-                self._services.ledger.end(
-                    memory, group=group, template="", reason="Deleted", exit_code=137
-                )
+                self._end(memory, reason=endings.Stop.GONE.word, exit_code=137)
         if self._adopting:
             self._adopting = False
+            since = self._checkpoint.version
+            self._run_errand(self._make_up(since=since, until=self._version))
             self._checkpoint = memories.Checkpoint()
             asyncio.get_running_loop().call_later(ADOPTION_S, self.computing.forsake)
 
@@ -318,6 +318,7 @@ class Kubelet:
                 },
                 engine=self.computing.frozen(),
                 ended=self.computing.ended,
+                version=self._version,
             )
         )
 

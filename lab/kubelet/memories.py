@@ -19,7 +19,7 @@ from tiphys.models.physics import engines
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Memory(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -95,6 +95,8 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     ended: dict[str, computations.End] = {}
     """Ends of computations that no pod has taken note of."""
     engine: bytes = b""
+    version: str = ""
+    """Of the pods, as the API server counts: up to here everything was heard of."""
 
 
 def encode(checkpoint: Checkpoint) -> bytes:

@@ -72,7 +72,7 @@ def _settings(arguments: list[str]) -> settings.Settings:
         kubeconfig=kubeconfig,
         root=root,
         node=given.node_name,
-        block=addresses.block(given.lab),
+        block=addresses.recorded(root, lab=given.lab),
         client_authority=authority,
         backoff=settings.Backoff(first_s=given.backoff_first_s, longest_s=given.backoff_longest_s),
         token_refresh=given.token_refresh,

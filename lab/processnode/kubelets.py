@@ -27,7 +27,7 @@ Find = Callable[[str, str], workers.Worker | None]
 
 
 class Kubelet:
-    """The listener; also the claim on the lab's block of addresses."""
+    """The listener."""
 
     def __init__(self, chosen: settings.Settings, *, find: Find) -> None:
         self._settings = chosen
@@ -54,8 +54,8 @@ class Kubelet:
             await site.start()
         except OSError as error:
             raise errors.SetupError(
-                f"the process node cannot listen on {address}:{port} ({error.strerror}): another "
-                "lab whose name falls on the same addresses may run; choose another --name"
+                f"the process node cannot listen on {address}:{port} ({error.strerror}): end what "
+                "listens there (`ss -ltnp` shows it), or take the lab down and up again"
             ) from error
         return int(self._runner.addresses[0][1])
 

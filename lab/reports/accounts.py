@@ -79,22 +79,8 @@ def _lives(
             records[record.namespace, record.name].append(record)
             owners[record.namespace, record.name] = record.workflow
     for key in sorted(calls.keys() | records.keys()):
-        namespace, name = key
-        if workflow := owners.get(key) or _owner(namespace, name, workflows=workflows):
+        if workflow := owners.get(key) or audits.workflow_of(key, workflows):
             yield key, workflow, _split(calls.get(key, []), records.get(key, []))
-
-
-def _owner(namespace: str, name: str, *, workflows: set[tuple[str, str]]) -> str:
-    """Return the workflow that a pod's name begins with, the longest; empty if there is none.
-
-    Argo names a pod `WORKFLOW`, or `WORKFLOW-TEMPLATE-HASH`.
-    """
-    words = name.split("-")
-    for length in range(len(words), 0, -1):
-        candidate = "-".join(words[:length])
-        if (namespace, candidate) in workflows:
-            return candidate
-    return ""
 
 
 def _split(calls: list[audits.Call], records: list[journals.PodRecord]) -> list[Life]:

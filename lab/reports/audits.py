@@ -6,7 +6,7 @@ time that is never later than what follows from the call.
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import msgspec
@@ -100,6 +100,17 @@ def read_file(path: Path) -> Iterator[Call]:
             answered = event.stage == COMPLETE and "dryRun=" not in event.request_uri
             if answered and event.object_ref is not None:
                 yield _call(event, event.object_ref)
+
+
+def workflow_of(pod: tuple[str, str], workflows: Set[tuple[str, str]]) -> str:
+    """Return the name of the workflow whose pod this is, both by (namespace, name); empty if none.
+
+    Argo names a pod `WORKFLOW` or `WORKFLOW-TEMPLATE-HASH`, so the longest that fits is meant.
+    """
+    namespace, name = pod
+    words = name.split("-")
+    names = ("-".join(words[:length]) for length in range(len(words), 0, -1))
+    return next((name for name in names if (namespace, name) in workflows), "")
 
 
 def _call(event: _Event, reference: _Reference) -> Call:

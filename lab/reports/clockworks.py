@@ -7,6 +7,7 @@ SCALED = (
     "durations of tasks, start-up of pods and pulling of images",
     "Argo's pause between two looks at a workflow (10 s on real clusters, 10 s / speed here)",
     "arrivals and deadlines of workflows",
+    "how long pods stay on a lost node by default (300 s / speed, 1 s of wall time at least)",
     "all figures of this page that do not say wall time",
 )
 UNSCALED = (

@@ -107,6 +107,7 @@ def of_arms(arms: Sequence[measurements.Measurement]) -> dict[str, results.Figur
         figures[f"{arm.arm}.median_task_s"] = _short(arm.validity.median_task_s)
         figures[f"{arm.arm}.problems"] = len(arm.problems)
         figures[f"{arm.arm}.overload"] = _short(arm.overload)
+        figures[f"{arm.arm}.cluster"] = arm.cluster
     return figures
 
 

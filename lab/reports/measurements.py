@@ -5,12 +5,11 @@ Times `*_s` are simulated seconds since the start of the run, durations `*_s` ar
 that it never happened (a pod that was never bound has no `bound_s`), never that it is not known.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from lab import errors
+from lab import records
 
 FORMAT = 1
 
@@ -219,19 +218,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def write(path: Path, measurement: Measurement) -> None:
     """Write a measurement; the file appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(msgspec.json.encode(measurement) + b"\n")
-    beside.replace(path)
+    records.write_whole(path, msgspec.json.encode(measurement) + b"\n")
 
 
 def read(path: Path) -> Measurement:
     """Read a measurement; raises `UsageError` where the file is missing or is none."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Measurement)
-    except FileNotFoundError as error:
-        raise errors.UsageError(
-            f"no measurement at {path}: make one with `python -m lab measure`"
-        ) from error
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise errors.UsageError(f"{path} is not a measurement: {error}") from error
+    remedy = "make one with `python -m lab measure`"
+    return records.read(path, Measurement, name="measurement", remedy=remedy)

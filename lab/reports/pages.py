@@ -8,7 +8,6 @@ keeps them from ending the script element that carries the charts' data.
 
 import collections
 import datetime
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import jinja2
 import msgspec
 
+from lab import records
 from lab.reports import clockworks, measurements, tables
 
 FOLDER = Path(__file__).parent / "page"
@@ -69,11 +69,7 @@ def render(arms: Sequence[measurements.Measurement]) -> str:
 
 def write(path: Path, arms: Sequence[measurements.Measurement]) -> None:
     """Write the page; the file appears whole or not at all."""
-    page = render(arms)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(page, encoding="utf-8")
-    beside.replace(path)
+    records.write_whole(path, render(arms).encode())
 
 
 def _arm(arm: measurements.Measurement) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab import errors
+from lab import errors, records
 
 Scalar = float | int | str | bool | None
 Figure = Scalar | Sequence[Scalar] | Sequence[Mapping[str, Scalar]]
@@ -71,10 +71,7 @@ def write(
         **figures,
     }
     path = folder() / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.partial")
-    beside.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
-    beside.replace(path)
+    records.write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
     return path
 
 

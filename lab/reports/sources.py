@@ -41,7 +41,7 @@ def load(home: homes.Home, run: str | None = None) -> Sources:
 
     Raises `UsageError` when there is no such run, and when a record is damaged.
     """
-    record = runs.read(runs.path(home, run or _latest(home)))
+    record = runs.read(runs.path(home, _known(home, run)))
     first = record.started_at - MARGIN_WALL_S
     ends = [item.ended_at for item in record.workflows if item.ended_at is not None]
     last = max([record.ended_at or 0.0, *ends], default=0.0) + MARGIN_WALL_S
@@ -92,10 +92,15 @@ def read_journal(path: Path) -> Iterator[journals.Record]:
                 ) from error
 
 
-def _latest(home: homes.Home) -> str:
+def _known(home: homes.Home, run: str | None) -> str:
+    """Return the name of a run that the lab has; the latest for None."""
     names = runs.names(home)
     if not names:
         raise errors.UsageError(
             f"lab {home.name!r} has no runs: make one with `python -m lab run genomics`"
         )
-    return names[-1]
+    if run is not None and run not in names:
+        raise errors.UsageError(
+            f"lab {home.name!r} has no run {run!r}: choose one of {', '.join(names)}"
+        )
+    return run or names[-1]

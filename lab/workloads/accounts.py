@@ -35,7 +35,7 @@ def account(home: homes.Home, workflows: Iterable[Name], *, since: float) -> Acc
     deleted: Counter[Name] = Counter()
     for call in audits.read(home):
         pod = (call.namespace, call.name)
-        if call.at < since or not call.accepted or not _belongs(pod, wanted):
+        if call.at < since or not call.accepted or not audits.workflow_of(pod, wanted):
             continue
         if (call.resource, call.verb) == ("pods", "create"):
             created[pod] += 1
@@ -47,7 +47,7 @@ def account(home: homes.Home, workflows: Iterable[Name], *, since: float) -> Acc
     for record in sources.read_journal(home.journal):
         if isinstance(record, journals.PodRecord) and record.ended_at >= since:
             pod = (record.namespace, record.name)
-            if (record.namespace, record.workflow) in wanted or _belongs(pod, wanted):
+            if (record.namespace, record.workflow) in wanted or audits.workflow_of(pod, wanted):
                 ended[pod].append(record.uid)
     return compared(created, ended, bound=bound, deleted=deleted)
 
@@ -78,12 +78,3 @@ def compared(
             continue
         unaccounted.append(f"{pod[0]}/{pod[1]}: {why}")
     return Account(created=sum(created.values()), ended=count, unaccounted=tuple(unaccounted))
-
-
-def _belongs(pod: Name, workflows: Set[Name]) -> bool:
-    """Tell whether Argo named the pod after one of the workflows: `WORKFLOW-TEMPLATE-HASH`."""
-    namespace, name = pod
-    words = name.split("-")
-    return any(
-        (namespace, "-".join(words[:length])) in workflows for length in range(1, len(words) + 1)
-    )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -28,6 +28,9 @@ DEFAULT = REPOSITORY.parent / "shared" / "data"
 NAN = re.compile(rb"(?<=[:,\[])\s*NaN(?=[,}\]])")
 
 Row = TypeVar("Row")
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+"""Seconds, bytes, percent: what no trace can have less than nothing of."""
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

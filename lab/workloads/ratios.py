@@ -2,7 +2,7 @@
 
 `ratios.json` holds 101 equally spaced quantiles of requested over used, for CPU weighted by the
 core seconds used and for memory by the byte seconds used: a draw of it reproduces the pooled
-ratio (CPU 2.5, memory 33), where an unweighted draw would repeat thousands of tiny tasks. Refit
+ratio (CPU 2.55, memory 34.5), where an unweighted draw would repeat thousands of tiny tasks. Refit
 with `python -m lab workload ratios --write`; a changed file needs a new `SHA256` here.
 """
 

@@ -6,12 +6,11 @@ kubelet's journal by namespace and workflow name; names are unique in one lab. F
 are wall time (unix seconds), `*_s` are seconds of simulated time.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from lab import errors, homes
+from lab import homes, records
 
 
 class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,23 +104,14 @@ def path(home: homes.Home, run: str) -> Path:
 
 def write(home: homes.Home, record: RunRecord) -> None:
     """Write or replace a record; the file is whole at every moment."""
-    target = path(home, record.run)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_suffix(f".partial-{os.getpid()}")
-    beside.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-    beside.replace(target)
+    content = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    records.write_whole(path(home, record.run), content)
 
 
 def read(target: Path) -> RunRecord:
     """Read one record; raises `UsageError` where the file is missing or not a record."""
-    try:
-        return msgspec.json.decode(target.read_bytes(), type=RunRecord)
-    except FileNotFoundError as error:
-        raise errors.UsageError(
-            f"no run record at {target}: start one with `python -m lab run MIX`"
-        ) from error
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise errors.UsageError(f"{target} is not a run record: {error}") from error
+    remedy = "start one with `python -m lab run MIX`"
+    return records.read(target, RunRecord, name="run record", remedy=remedy)
 
 
 def names(home: homes.Home) -> list[str]:

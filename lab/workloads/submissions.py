@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,8 @@ SERVICE_ACCOUNT_WALL_S = 60.0
 """How long a new namespace may take to get its default ServiceAccount."""
 ACCOUNT_WALL_S = 45.0
 """How long after the last workflow the last pod may end and be written down."""
+SHOWN = 3
+"""Names in an error message, at most."""
 AT_ONCE = 16
 """Create calls under way at the same time, at most."""
 
@@ -175,23 +178,34 @@ class Run:
 
     async def _watch(self, api: apis.Api) -> None:
         params = {"labelSelector": f"{manifests.RUN_LABEL}={self._record.run}"}
+        seen: dict[str, int] = {}
         async for kind, item in api.watch(f"{WORKFLOWS}/workflows", params=params):
             if kind == "LISTED":
+                # What was deleted while the watch was cut is only missing.
+                for uid in seen.keys() - item["uids"]:
+                    self._note(seen.pop(uid), "Deleted", {})
                 continue
             key = (item["metadata"]["namespace"], item["metadata"]["name"])
             place = self._places.get(key)
-            if place is None or self._workflows[place].phase:
+            if place is None:
                 continue
+            seen[item["metadata"]["uid"]] = place
             status = item.get("status") or {}
+            self._note(place, "Deleted" if kind == "DELETED" else status.get("phase", ""), status)
+
+    def _note(self, place: int, phase: str, status: Mapping[str, Any]) -> None:
+        """Take over what one workflow's status says, unless it has ended before."""
+        if self._workflows[place].phase:
+            return
+        if phase != "Deleted":
             done, _, _ = str(status.get("progress") or "0/0").partition("/")
             self._pods_done[place] = int(done or 0)
             self.progress.pods_done = sum(self._pods_done.values())
-            phase = "Deleted" if kind == "DELETED" else status.get("phase", "")
-            if phase in ENDED or phase == "Deleted":
-                message = str(status.get("message") or "")
-                self._update(place, phase=phase, message=message, ended_at=time.time())
-                self.progress.ended[phase] = self.progress.ended.get(phase, 0) + 1
-            self._show(self.progress)
+        if phase in ENDED or phase == "Deleted":
+            message = str(status.get("message") or "")
+            self._update(place, phase=phase, message=message, ended_at=time.time())
+            self.progress.ended[phase] = self.progress.ended.get(phase, 0) + 1
+        self._show(self.progress)
 
     async def _remove(self) -> None:
         """Delete the run's workflows and wait until their pods are gone; never raises."""
@@ -223,9 +237,10 @@ class Run:
         record = self._record
         if record.outcome == "timeout":
             open_still = [run.name for run in record.workflows if run.phase in ("", "Deleted")]
+            shown = ", ".join(open_still[:SHOWN]) + (", …" if len(open_still) > SHOWN else "")
             raise errors.RunError(
-                f"after {limit_wall_s:.0f} s {len(open_still)} of {len(record.workflows)} "
-                f"workflows had not ended ({', '.join(open_still[:3])}, …); they were deleted: "
+                f"after {limit_wall_s:.0f} wall s {len(open_still)} of {len(record.workflows)} "
+                f"workflows had not ended ({shown}); they were deleted: "
                 "allow more with --limit, or offer less with --overload"
             )
         created, least = record.pods_created or 0, self._least_pods()

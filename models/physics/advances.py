@@ -1,7 +1,5 @@
 """Time goes on: the state after some seconds at constant rates, with exact integrals of use."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from . import caches, curves, groups, rates, states
@@ -20,7 +18,7 @@ def advance(state: State, flow: rates.Rates, dt_s: float) -> State:
     x = np.minimum(state.x + flow.per_s * dt_s, 1.0)
     x[x > DONE] = 1.0
     moved = x - state.x
-    before, after = curves.at(state.curves, state.x), curves.at(state.curves, x)
+    before, after = state.held, curves.at(state.curves, x)
     held = groups.sums(state.node, after.bytes, nodes.count)
     cache = caches.move(
         state.cache,
@@ -53,17 +51,20 @@ def advance(state: State, flow: rates.Rates, dt_s: float) -> State:
         used[states.USED_CURRENT_PEAK], np.maximum(current, peak)
     )
     drawn = groups.sums(state.node, flow.disk_bytes_per_s, nodes.count)
-    tokens = np.clip(
-        state.tokens + (nodes.disk_bytes_per_s - drawn) * dt_s, 0.0, nodes.disk_burst_bytes
-    )
-    tokens[tokens <= TOKENS_GONE * nodes.disk_burst_bytes] = 0.0
-    return replace(
-        state,
+    full = nodes.disk_burst_bytes
+    tokens = state.tokens + (nodes.disk_bytes_per_s - drawn) * dt_s
+    tokens = np.minimum(np.maximum(tokens, 0.0), full)
+    tokens[tokens <= TOKENS_GONE * full] = 0.0
+    return State(
+        machines=nodes,
+        node=state.node,
+        work=_with_hits(state, cache),
+        curves=state.curves,
         x=x,
+        held=after,
         used=used,
         tokens=tokens,
         cache=cache,
-        work=_with_hits(state, cache),
         at_s=state.at_s + dt_s,
     )
 

@@ -166,6 +166,18 @@ def charged(cache: Cache, tasks: int) -> Floats:
     return groups.sums(cache.task, cache.charged, tasks)
 
 
+def rising(cache: Cache, per_s: Floats, *, room_bytes: Floats) -> Floats:
+    """Return the bytes/s [E] by which each reader makes the cache grow at rates [T].
+
+    Whoever reads what others have brought meanwhile, or recycles its own pages at its limit
+    (`room_bytes` [T], as for `move`), reads the disk and adds nothing.
+    """
+    mine = charged(cache, len(per_s))
+    grows = (mine < room_bytes * WHOLE)[cache.task]
+    grows &= (cache.resident < cache.size * WHOLE)[cache.file]
+    return np.where(grows, missed(cache) * per_s[cache.task], 0.0)
+
+
 def total(cache: Cache, nodes: int) -> Floats:
     """Return the resident bytes [V] of each node."""
     return groups.sums(cache.node, cache.resident, nodes)
@@ -184,6 +196,8 @@ def move(
     files, tasks, nodes = cache.files, len(progress), len(free_bytes)
     resident, charge = cache.resident, cache.charged
     used_at_s = cache.used_at_s
+    if not cache.readers and (groups.sums(cache.node, resident, nodes) <= free_bytes).all():
+        return cache
     if cache.readers:
         brought = missed(cache) * progress[cache.task]
         # Never more than the file: readers that joined in the middle would count pages twice.
@@ -204,7 +218,7 @@ def move(
         kept = _without_oldest(cache.node, resident, used_at_s, np.maximum(excess, 0.0))
         charge = charge * (kept / np.where(resident > 0, resident, 1.0))[cache.file]
         resident = kept
-    resident = np.clip(resident, 0.0, cache.size)
+    resident = np.minimum(np.maximum(resident, 0.0), cache.size)
     cached = resident / np.where(cache.size > 0, cache.size, 1.0)
     return replace(
         cache,

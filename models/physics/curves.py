@@ -109,6 +109,15 @@ class Values:
     next_x: Floats
     """Progress of the next point; inf after the last."""
 
+    def take(self, kept: Ints) -> "Values":
+        """Return the values at some indexes."""
+        return Values(
+            bytes=self.bytes[kept],
+            slope=self.slope[kept],
+            area=self.area[kept],
+            next_x=self.next_x[kept],
+        )
+
 
 def at(curves: Curves, x: Floats) -> Values:
     """Return the values at progress `x` [T]; at a jump, the value after it."""

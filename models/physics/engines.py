@@ -56,6 +56,32 @@ class _Block:
     alone: rates.Rates
     """Rates if uplinks and store do not bind."""
 
+    solved: "_Basis"
+    """For what the rates were found."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether they hold for the present state too: only progress differs."""
+        now, then = self.state, self.solved
+        return (
+            now.work is then.work
+            and now.machines is then.machines
+            and bool(now.tokens[0] > 0) == then.bursts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """The parts of a node's state that its rates depend on."""
+
+    work: clusters.Floats
+    machines: clusters.Machines
+    bursts: bool
+
+
+def _basis(state: states.State) -> _Basis:
+    return _Basis(state.work, state.machines, bool(state.tokens[0] > 0))
+
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
@@ -92,6 +118,8 @@ class Engine:
         self._talkers: dict[str, set[str]] = {}
         """Identity to the keys that name it as sibling."""
         self._ended: list[Ended] = []
+        self.turns = 0
+        """Events, arrivals and faults so far; while it stands, the past says the present."""
         count = len(cluster.nodes)
         self._due = np.full(count, np.inf)
         self._reserve = np.minimum(
@@ -107,7 +135,9 @@ class Engine:
         for index in range(count):
             state = states.empty(self._machines.take([index]), at_s=at_s)
             flow = rates.rates(state)
-            self._blocks.append(_Block(state=state, keys=[], flow=flow, alone=flow))
+            self._blocks.append(
+                _Block(state=state, keys=[], flow=flow, alone=flow, solved=_basis(state))
+            )
 
     @property
     def now_s(self) -> float:
@@ -320,7 +350,11 @@ class Engine:
                 break
             reason = Reason.OOM_KILLED if sudden else Reason.EVICTED
             touched |= self._remove(index, {victim: reason})
-        self._settle(touched | {index})
+        if block.holds:
+            self.turns += 1
+            self._schedule(index)
+        else:
+            self._settle(touched | {index})
 
     def _catch_up(self, block: _Block) -> None:
         """Bring a node to the present; must come before its tasks change."""
@@ -421,8 +455,10 @@ class Engine:
 
     def _settle(self, indexes: set[int]) -> None:
         """Solve nodes anew after their tasks changed; all of them while shared links bind."""
+        self.turns += 1
         for index in sorted(indexes):
             block = self._blocks[index]
+            block.solved = _basis(block.state)
             block.alone = rates.rates(block.state, shared=False, start=block.alone.prices)
             self._shared[index, :-1] = block.alone.uplink_bytes_per_s
             self._shared[index, -1] = block.alone.store_total_bytes_per_s

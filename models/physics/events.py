@@ -5,9 +5,9 @@ from enum import Enum
 
 import numpy as np
 
-from . import caches, curves, groups, rates
+from . import caches, groups, rates
 from .clusters import Floats
-from .states import State
+from .states import MEMORY_LIMIT, State
 
 
 class Kind(Enum):
@@ -59,7 +59,7 @@ def next_event(state: State, flow: rates.Rates, *, reserve_bytes: float = 0.0) -
         tight = groups.sums(node, state.curves.peak, nodes.count) > limit
         files = state.cache.files > 0
         if files or tight.any():
-            now = curves.at(state.curves, x)
+            now = state.held
             held = groups.sums(node, now.bytes, nodes.count)
             growth = groups.sums(node, now.slope * per_s, nodes.count)
             if tight.any():
@@ -71,7 +71,8 @@ def next_event(state: State, flow: rates.Rates, *, reserve_bytes: float = 0.0) -
                 point = np.where(tight[node], (now.next_x - x) / per_s, np.inf)
                 best = _earlier(best, point, Kind.POINT)
             if files and state.cache.readers:
-                brought = caches.missed(state.cache) * per_s[state.cache.task]
+                room = np.maximum(state.work[MEMORY_LIMIT] - now.bytes, 0.0)
+                brought = caches.rising(state.cache, per_s, room_bytes=room)
                 of_node = state.cache.node[state.cache.file]
                 rise = groups.sums(of_node, brought, nodes.count) + growth
                 cached = caches.total(state.cache, nodes.count)

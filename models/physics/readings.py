@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from . import caches, capacities, curves, states
+from . import caches, capacities, states
 from .rates import Rates
 from .states import State
 
@@ -126,7 +126,7 @@ def usages(state: State) -> list[Usage]:
 
 def of_tasks(state: State, flow: Rates, keys: list[str], *, node: str) -> list[Reading]:
     """Return the tasks of one node."""
-    held = curves.at(state.curves, state.x).bytes
+    held = state.held.bytes
     current = held + caches.charged(state.cache, state.count)
     cpu_share = flow.phases[capacities.CPU]
     waits = cpu_share * (1 - flow.cores / state.work[states.CPU_CAP])
@@ -156,7 +156,7 @@ def of_node(state: State, flow: Rates, *, node: str) -> NodeReading:
         node=node,
         tasks=state.count,
         cpu_cores=float(flow.cpu_cores.sum()),
-        memory_working_set_bytes=float(curves.at(state.curves, state.x).bytes.sum()),
+        memory_working_set_bytes=float(state.held.bytes.sum()),
         page_cache_bytes=float(state.cache.resident.sum()),
         memory_pressure=float(flow.memory_pressure[0]),
         disk_bytes_per_s=disk,

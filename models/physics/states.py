@@ -80,6 +80,8 @@ class State:
     """[T] index of each task's node."""
     work: Floats
     """[K, T]"""
+    held: curves.Values
+    """[T] working sets at `x`."""
     curves: curves.Curves
     """[T, M]"""
     x: Floats
@@ -106,6 +108,7 @@ def empty(nodes: Machines, *, at_s: float = 0.0) -> State:
         work=np.zeros((ROWS, 0)),
         curves=curves.none(),
         x=np.zeros(0),
+        held=curves.at(curves.none(), np.zeros(0)),
         used=np.zeros((USES, 0)),
         tokens=nodes.disk_burst_bytes.copy(),
         cache=caches.empty(),
@@ -189,20 +192,22 @@ def add(state: State, arrivals: Sequence[Arrival]) -> State:
         curves.curve(arrival.task.memory_curve, limit_bytes=arrival.task.memory_limit_bytes)
         for arrival in arrivals
     ]
+    joined = curves.join([state.curves, *shapes] if first else shapes)
+    x = np.concatenate((state.x, np.zeros(len(arrivals))))
+    held = curves.at(joined, x)
+    fresh[USED_PEAK] = fresh[USED_CURRENT_PEAK] = held.bytes[first:]
     added = State(
         machines=state.machines,
         node=np.concatenate((state.node, np.array([a.node for a in arrivals], dtype=np.intp))),
         work=np.concatenate((state.work, np.stack([a.column for a in arrivals], axis=1)), axis=1),
-        curves=curves.join([state.curves, *shapes] if first else shapes),
-        x=np.concatenate((state.x, np.zeros(len(arrivals)))),
+        curves=joined,
+        x=x,
+        held=held,
         used=np.concatenate((state.used, fresh), axis=1),
         tokens=state.tokens,
         cache=cache,
         at_s=state.at_s,
     )
-    starting = curves.at(added.curves, added.x).bytes
-    added.used[USED_PEAK, first:] = starting[first:]
-    added.used[USED_CURRENT_PEAK, first:] = starting[first:]
     return _with_demand(added)
 
 
@@ -220,6 +225,7 @@ def remove(state: State, indexes: Sequence[int]) -> State:
             work=state.work[:, kept],
             curves=state.curves.take(kept),
             x=state.x[kept],
+            held=state.held.take(kept),
             used=state.used[:, kept],
             tokens=state.tokens,
             cache=caches.leave(state.cache, kept, at_s=state.at_s),

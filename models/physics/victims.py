@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import curves, states
+from . import states
 from .clusters import Floats
 from .states import State
 
@@ -21,13 +21,13 @@ def largest_over_request(state: State, node: int) -> int | None:
     here = np.flatnonzero(state.node == node)
     if not len(here):
         return None
-    held = curves.at(state.curves, state.x).bytes[here]
+    held = state.held.bytes[here]
     return int(here[np.argmax(held - state.work[states.MEMORY_REQUEST, here])])
 
 
 def exhausted(state: State, node: int, *, reserve_bytes: float = 0.0) -> bool:
     """Return whether the working sets of a node leave no more than the reserve."""
-    held = curves.at(state.curves, state.x).bytes[state.node == node].sum()
+    held = state.held.bytes[state.node == node].sum()
     limit = state.machines.memory_bytes[node] - reserve_bytes
     return bool(held >= limit * (1 - 1e-12))
 
@@ -35,4 +35,4 @@ def exhausted(state: State, node: int, *, reserve_bytes: float = 0.0) -> bool:
 def growth_bytes_per_s(state: State, per_s: Floats, node: int) -> float:
     """Return how fast the working sets of a node grow now."""
     here = state.node == node
-    return float((curves.at(state.curves, state.x).slope * per_s)[here].sum())
+    return float((state.held.slope * per_s)[here].sum())

@@ -12,9 +12,8 @@ from rich.table import Table
 from lab import catalogs
 from lab.kubelet import computations
 from lab.reports import results
-from lab.truths import Truth
 from lab.workloads import mixes, packs, plans
-from tiphys.models.physics import contentions, tasks
+from tiphys.models.physics import contentions
 
 SEEDS = (1, 2)
 WORKFLOWS = 16
@@ -45,7 +44,17 @@ def jobs(workload: plans.Workload) -> list[contentions.Job]:
             requests = plan.requests_of(pod.template)
             found.append(
                 contentions.Job(
-                    task=_task(truth, requests),
+                    task=computations.task(
+                        truth,
+                        key=f"{truth.workflow}.{truth.task}",
+                        scope=truth.workflow,
+                        bounds=computations.Bounds(
+                            cpu_m=requests.cpu_m,
+                            cpu_limit_m=requests.cpu_limit_m,
+                            memory_bytes=requests.memory_bytes,
+                            memory_limit_bytes=requests.memory_limit_bytes,
+                        ),
+                    ),
                     arrives_s=plan.arrival_s,
                     after=tuple(f"{plan.name}.{parent}" for parent in pod.parents),
                     workflow=plan.name,
@@ -53,31 +62,6 @@ def jobs(workload: plans.Workload) -> list[contentions.Job]:
                 )
             )
     return found
-
-
-def _task(truth: Truth, requests: plans.Requests) -> tasks.Task:
-    limit = requests.cpu_limit_m
-    return tasks.Task(
-        key=f"{truth.workflow}.{truth.task}",
-        template=truth.template,
-        cpu_s=truth.cpu_s,
-        parallelism=truth.parallelism,
-        memory_traffic_bytes_per_s=truth.memory_traffic_bytes_per_s,
-        memory_sensitivity=truth.memory_sensitivity,
-        reads=tuple(tasks.Read(file=read.file, bytes=read.bytes) for read in truth.reads),
-        written_bytes=truth.written_bytes,
-        disk_ops=truth.disk_ops,
-        store_bytes=truth.store_bytes,
-        sibling_bytes=truth.sibling_bytes,
-        round_trips=truth.round_trips,
-        siblings=tuple(f"{truth.workflow}.{sibling}" for sibling in truth.siblings),
-        gpu_s=truth.gpu_s,
-        memory_curve=truth.memory_curve,
-        cpu_request_cores=requests.cpu_m / 1000,
-        cpu_limit_cores=None if limit is None else limit / 1000,
-        memory_request_bytes=requests.memory_bytes,
-        memory_limit_bytes=requests.memory_limit_bytes,
-    )
 
 
 def right_sized(job: contentions.Job) -> contentions.Job:

@@ -164,6 +164,8 @@ def test_when_the_supervisor_is_killed_everything_ends_and_up_begins_again(
     status = start("status", "--name", home.name)
     shown, _ = status.communicate(timeout=60)
     assert (errors.StaleError.exit_code, True) == (status.returncode, "it crashed" in shown)
+    rows = [line for line in shown.splitlines() if line.strip().startswith("kube-")]
+    assert ["not running"] * 3 == [" ".join(row.split()[1:3]) for row in rows]
 
     make_lab("crashed", without=BARE)
     after = states.load(home)
@@ -232,11 +234,12 @@ def test_state_of_another_format_names_the_command_that_clears_it(start: Starter
     up = start("up", "--name", home.name, *BARE_FLAGS)
     shown, _ = up.communicate(timeout=60)
     assert errors.StaleError.exit_code == up.returncode
-    assert "`python -m lab down --purge --name ancient`" in shown
-    down = start("down", "--purge", "--name", home.name)
-    down.communicate(timeout=60)
+    assert "`python -m lab down --name ancient`, which keeps logs and records" in shown
+    down = start("down", "--name", home.name)
+    shown, _ = down.communicate(timeout=60)
 
-    assert (0, False) == (down.returncode, home.root.exists())
+    assert (0, "lab 'ancient' cleaned\n") == (down.returncode, shown)
+    assert not home.state.exists()
 
 
 def test_a_port_that_is_taken_is_named_with_its_holder(start: Starter) -> None:

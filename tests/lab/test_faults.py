@@ -130,6 +130,23 @@ async def test_a_lost_node_is_noticed_and_its_pods_end_when_it_is_back(
     assert [("p", "NodeLost"), ("q", "Completed")] == ends
 
 
+async def test_a_pod_that_came_and_went_without_a_kubelet_is_recorded(make_lab: LabMaker) -> None:
+    """No list names it afterwards; the API server's history does."""
+    home = make_lab("absent", speed=60.0, without=("workflow-controller", "processnode"))
+    async with apis.Api(home.kubeconfig) as api:
+        await manifests.accounts_exist(api, ["default"])
+        await api.create(PODS, a_pod("before", nodeName="base-0"))
+        await simulated_pods.recorded(home, "default", 1)
+        await asyncio.to_thread(supervisors.send, home, "stop", "kubelet")
+        for name in ("gone", "stays"):
+            await api.create(PODS, a_pod(name, nodeName="base-0"))
+        await api.delete(f"{PODS}/gone", params={"gracePeriodSeconds": "0"})
+        await asyncio.to_thread(supervisors.send, home, "start", "kubelet")
+        await simulated_pods.recorded(home, "default", 3)
+    ends = {(one.name, one.reason) for one in simulated_pods.records(home, "default")}
+    assert {("before", "Completed"), ("gone", "Deleted"), ("stays", "Completed")} == ends
+
+
 async def test_an_unready_node_gets_no_new_pods_until_it_is_ready(make_lab: LabMaker) -> None:
     """The scheduler leaves it out; what runs there goes on."""
     home = make_lab("unready", speed=60.0, without=("workflow-controller", "processnode"))
@@ -200,7 +217,7 @@ async def test_the_command_line_says_what_is_wrong(lab: homes.Home, lab_command:
             ["node-lost", "nope"],
             "no node 'nope': this lab simulates old-0, base-0, fast-0, turbo-0",
         ),
-        (["pcie-link-down", "base-0"], "has no PCIe root complex 0 with GPUs: it has no GPUs at all"),
+        (["pcie-link-down", "base-0"], "no PCIe root complex 0 with GPUs: it has no GPUs at all"),
         (["slow-disk", "base-0"], "needs a bandwidth"),
         (["restart", "nope"], "no component 'nope'"),
     ):

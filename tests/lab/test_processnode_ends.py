@@ -5,9 +5,11 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from lab import apis, homes
 from lab.controlplane import labs, processes, states
+from lab.processnode import addresses
 from tests.lab import process_pods
 from tests.lab.process_pods import Pods, a_container, a_pod, a_script, state, until
 
@@ -88,6 +91,31 @@ def children(root: Path) -> list[processes.Process]:
 
 def _line(process: processes.Process) -> str:
     return processes.command(process.pid)
+
+
+async def test_labs_of_one_name_in_different_homes_have_different_addresses(
+    bare: homes.Home, kubernetes: str
+) -> None:
+    """Two people of one machine need not agree on names; each API server has its own range."""
+    root = Path(tempfile.mkdtemp(prefix="tiphys-")) / bare.name
+    twin = homes.Home(name=bare.name, root=root)
+    asked = states.Asked(
+        kubernetes=kubernetes,
+        owner=processes.current(),
+        without=("workflow-controller", "kubelet", "kube-scheduler"),
+    )
+    try:
+        labs.up(twin, asked)
+        found = []
+        for home in (bare, twin):
+            async with apis.Api(home.kubeconfig) as api:
+                server = await api.get("/api/v1/namespaces/default/services/kubernetes")
+                found.append(server["spec"]["clusterIP"])
+        assert [addresses.recorded(home.root, lab="").server for home in (bare, twin)] == found
+        assert 2 == len(set(found))
+    finally:
+        labs.down(twin)
+        shutil.rmtree(root.parent)
 
 
 async def test_a_killed_node_leaves_no_process(bare: homes.Home, start: Start, pods: Pods) -> None:

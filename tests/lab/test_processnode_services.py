@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from lab import apis
+from lab import apis, homes
 from lab.controlplane import certificates
 from tests.lab import process_pods
 from tests.lab.process_pods import Pods, a_pod, a_server, until
@@ -23,9 +23,15 @@ HOOK = textwrap.dedent(
     async def review(request):
         asked = (await request.json())["request"]
         labels = asked["object"]["metadata"].get("labels") or {}
-        answer = {"uid": asked["uid"], "allowed": labels.get("refuse") != "me"}
+        answer = {"uid": asked["uid"], "allowed": labels.get("refuse") != "me",
+                  "status": {"message": "not for " + caller(request)}}
         return web.json_response({"apiVersion": "admission.k8s.io/v1",
                                   "kind": "AdmissionReview", "response": answer})
+
+    def caller(request):
+        peer = request.transport.get_extra_info("peercert")
+        subject = dict(pair for part in peer["subject"] for pair in part)
+        return subject["organizationName"] + "/" + subject["commonName"]
 
     async def well(request):
         return web.Response()
@@ -34,6 +40,8 @@ HOOK = textwrap.dedent(
     app.add_routes([web.post("/review", review), web.get("/healthz", well)])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain("/tls/tls.crt", "/tls/tls.key")
+    tls.load_verify_locations("/tls/clients.crt")
+    tls.verify_mode = ssl.CERT_REQUIRED
     web.run_app(app, host=os.environ["POD_IP"], port=8443, ssl_context=tls, print=None)
     """
 )
@@ -126,31 +134,34 @@ async def test_pods_of_a_stateful_set_have_names_of_their_own(pods: Pods) -> Non
     await until(zero, lambda name: name == "db-0", within_s=5)
 
 
-async def test_the_api_server_calls_a_webhook_through_its_service(
-    pods: Pods, tmp_path: Path
+@pytest.mark.parametrize("way", ["service", "url"])
+async def test_the_api_server_calls_a_webhook_and_shows_its_certificate(
+    pods: Pods, lab: homes.Home, tmp_path: Path, way: str
 ) -> None:
-    """`clientConfig.service` as charts write it, with a certificate from a Secret."""
+    """`clientConfig.service` as charts write it, or the Service's address as `clientConfig.url`.
+
+    The pod has its certificate from a Secret, and lets nobody in but the API server.
+    """
+    address = await a_service(pods, "hook", port=8443, target=8443)
+    names = [f"hook.{pods.namespace}.svc", address]
     authority = certificates.write_authority(tmp_path / "ca", "hook-ca")
-    host = f"hook.{pods.namespace}.svc"
-    certificates.write_server(tmp_path / "tls", "hook", authority=authority, names=[host])
-    data = {
-        f"tls.{kind}": base64.b64encode((tmp_path / f"tls.{kind}").read_bytes()).decode()
-        for kind in ("crt", "key")
+    certificates.write_server(tmp_path / "tls", "hook", authority=authority, names=names)
+    files = {
+        "tls.crt": tmp_path / "tls.crt",
+        "tls.key": tmp_path / "tls.key",
+        "clients.crt": lab.pki / "webhook-client-ca.crt",
     }
+    data = {name: base64.b64encode(path.read_bytes()).decode() for name, path in files.items()}
     await pods.api.create(
         f"{pods.path}/secrets",
         {"metadata": {"name": "tls"}, "type": "kubernetes.io/tls", "data": data},
     )
-    await a_service(pods, "hook", port=8443, target=8443)
     server = process_pods.a_container(
         "hook",
         command=["python", "-c", HOOK],
         env=[process_pods.OWN_ADDRESS],
         startupProbe={"tcpSocket": {"port": 8443}, "periodSeconds": 1},
-        readinessProbe={
-            "httpGet": {"path": "/healthz", "port": 8443, "scheme": "HTTPS"},
-            "periodSeconds": 1,
-        },
+        readinessProbe={"tcpSocket": {"port": 8443}, "periodSeconds": 1},
         volumeMounts=[{"name": "tls", "mountPath": "/tls"}],
     )
     volumes = [{"name": "tls", "secret": {"secretName": "tls"}}]
@@ -159,10 +170,16 @@ async def test_the_api_server_calls_a_webhook_through_its_service(
     name = f"hook-{pods.namespace}"
     await pods.api.create(
         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-        _configuration(name, pods.namespace, authority=(tmp_path / "ca.crt").read_bytes()),
+        _configuration(
+            name,
+            pods.namespace,
+            authority=(tmp_path / "ca.crt").read_bytes(),
+            url=f"https://{address}:8443/review" if way == "url" else "",
+        ),
     )
     try:
-        await until(lambda: _refused(pods), lambda reason: "denied the request" in reason)
+        caller = "system:apiserver/kube-apiserver"
+        await until(lambda: _refused(pods), lambda reason: f"not for {caller}" in reason)
         await pods.api.create(f"{pods.path}/configmaps", {"metadata": {"name": "welcome"}})
     finally:
         await pods.api.delete(
@@ -170,7 +187,8 @@ async def test_the_api_server_calls_a_webhook_through_its_service(
         )
 
 
-def _configuration(name: str, namespace: str, *, authority: bytes) -> apis.Object:
+def _configuration(name: str, namespace: str, *, authority: bytes, url: str) -> apis.Object:
+    service = {"name": "hook", "namespace": namespace, "path": "/review", "port": 8443}
     return {
         "metadata": {"name": name},
         "webhooks": [
@@ -181,12 +199,7 @@ def _configuration(name: str, namespace: str, *, authority: bytes) -> apis.Objec
                 "failurePolicy": "Fail",
                 "timeoutSeconds": 5,
                 "clientConfig": {
-                    "service": {
-                        "name": "hook",
-                        "namespace": namespace,
-                        "path": "/review",
-                        "port": 8443,
-                    },
+                    **({"url": url} if url else {"service": service}),
                     "caBundle": base64.b64encode(authority).decode(),
                 },
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},

@@ -225,6 +225,8 @@ function timeAxis(pen, { x, top, bottom, span, quiet = false }) {
   }
   if (!quiet) {
     pen.fillStyle = colours.soft;
-    pen.fillText("simulated minutes since the start of the run", x(view.from) + span / 2, bottom + 28);
+    const whole = "simulated minutes since the start of the run";
+    const shown = pen.measureText(whole).width <= span ? whole : "simulated minutes";
+    pen.fillText(shown, x(view.from) + span / 2, bottom + 28);
   }
 }

@@ -32,9 +32,10 @@ function readColours() {
 const HUES = ["#3f7fd0", "#e08a1e", "#2a9d78", "#c45a9c", "#8466c9", "#b3a01f", "#28a6bd", "#a5694a", "#6f8f3a", "#5b6fa8"];
 const OTHER = "#8a94a0";
 function templateColour(rank) { return rank < HUES.length ? HUES[rank] : OTHER; }
+// Golden angle over all hues but the reds, which are for what went wrong.
 function workflowColour(index) {
   const lightness = (colours.dark ? 56 : 46) + 9 * (index % 3);
-  return `hsl(${(index * 137.508 + 205) % 360} 52% ${lightness}%)`;
+  return `hsl(${25 + ((index * 0.38197 + 0.58) % 1) * 305} 52% ${lightness}%)`;
 }
 
 function prepare(canvas, height) {

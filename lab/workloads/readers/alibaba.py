@@ -28,10 +28,10 @@ class Task(msgspec.Struct, frozen=True):
     n: str
     p: list[int]
     st: float
-    rt: float | None = None
-    inst: float | None = None
-    cpu_use: float | None = None
-    mem_use: float | None = None
+    rt: packs.Amount | None = None
+    inst: packs.Amount | None = None
+    cpu_use: packs.Amount | None = None
+    mem_use: packs.Amount | None = None
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -22,13 +22,13 @@ class Task(msgspec.Struct, frozen=True):
 
     process: str
     p: list[int]
-    rt: float
-    cpu_pct: float | None = None
-    peak_rss: float | None = None
-    rd: float | None = None
-    wr: float | None = None
-    rchar: float | None = None
-    wchar: float | None = None
+    rt: packs.Amount
+    cpu_pct: packs.Amount | None = None
+    peak_rss: packs.Amount | None = None
+    rd: packs.Amount | None = None
+    wr: packs.Amount | None = None
+    rchar: packs.Amount | None = None
+    wchar: packs.Amount | None = None
 
 
 class Workflow(msgspec.Struct, frozen=True):
@@ -81,8 +81,9 @@ def usages(pack: packs.Pack) -> Iterator[Usage]:
     """Yield the rows of completed attempts whose use was measured, in the order of the file."""
     path = pack.file(ROWS)
     numbered = packs.lines(path)
-    header = next(numbered, (1, b""))[1].decode().rstrip().split(",")
-    table = (line.decode() for _, line in numbered)
+    # A byte that is no text is found where its cell is read, with the number of its line.
+    header = next(numbered, (1, b""))[1].decode(errors="replace").rstrip().split(",")
+    table = (line.decode(errors="replace") for _, line in numbered)
     for number, row in enumerate(csv.DictReader(table, fieldnames=header), start=2):
         try:
             if row["status"] == "COMPLETED" and row["%cpu"] and row["peak_rss"]:

@@ -26,11 +26,14 @@ class GpuPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(pack: packs.Pack) -> Iterator[GpuPod]:
-    """Yield the pods with GPUs in the order of the file; `UsageError` for a broken line."""
+    """Yield the pods with GPUs in the order of the file; `UsageError` for a broken line.
+
+    A pod of the list that requests no memory is left out: nothing can be told about its use.
+    """
     path = pack.file(FILE)
     header: list[str] = []
     for number, line in packs.lines(path):
-        cells = next(csv.reader(io.StringIO(line.decode())))
+        cells = next(csv.reader(io.StringIO(line.decode(errors="replace"))))
         if number == 1:
             header = cells
             continue
@@ -47,5 +50,10 @@ def read(pack: packs.Pack) -> Iterator[GpuPod]:
                 f"{path}, line {number}: not a pod of the openb list ({error}); "
                 "mend or remove the line, or copy the file again"
             ) from error
-        if pod.gpus:
+        if min(pod.gpus, pod.cpu_m, pod.memory_bytes) < 0:
+            raise errors.UsageError(
+                f"{path}, line {number}: a request is below zero; "
+                "mend or remove the line, or copy the file again"
+            )
+        if pod.gpus and pod.cpu_m and pod.memory_bytes:
             yield pod

@@ -19,6 +19,7 @@ class Task(msgspec.Struct, frozen=True):
     name: str
     p: list[int]
     rt: float
+    """Some amounts are below zero, as the generator draws them; they are floored."""
     inb: float = 0.0
     outb: float = 0.0
 
@@ -40,8 +41,8 @@ def read(pack: packs.Pack) -> Iterator[traces.Trace]:
                     program=task.name.removesuffix("_chr21"),
                     parents=tuple(task.p),
                     runtime_s=max(task.rt, traces.SHORTEST_S),
-                    input_bytes=task.inb,
-                    output_bytes=task.outb,
+                    input_bytes=max(task.inb, 0.0),
+                    output_bytes=max(task.outb, 0.0),
                 )
                 for task in row.tasks
             )

@@ -23,17 +23,18 @@ MOST_SPLITS = 6
 class Durations(msgspec.Struct, frozen=True):
     """Milliseconds of the tasks of a stage, by wave."""
 
-    fresh: list[float] = []
-    first: list[float] = []
-    rest: list[float] = []
+    fresh: list[packs.Amount] = []
+    first: list[packs.Amount] = []
+    rest: list[packs.Amount] = []
 
 
 class Stage(msgspec.Struct, frozen=True):
     """A stage of a query."""
 
     p: list[int]
-    ntask: int
-    dur_ms: dict[str, Durations]
+    ntask: packs.Count
+    dur_ms: dict[int, Durations]
+    """By the number of executors."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ def _trace(row: Query, *, where: str) -> traces.Trace:
 
 def _work_s(stage: Stage, *, where: str) -> float:
     """Return the seconds of all tasks of a stage together."""
-    counts = sorted(stage.dur_ms, key=lambda count: abs(int(count) - EXECUTORS))
+    counts = sorted(stage.dur_ms, key=lambda count: abs(count - EXECUTORS))
     for count in counts:
         waves = stage.dur_ms[count]
         measured = waves.first + waves.rest or waves.fresh
@@ -87,7 +88,10 @@ def _work_s(stage: Stage, *, where: str) -> float:
 
 def _size_bytes(row: Query, *, where: str) -> float:
     try:
-        return float(row.size.removesuffix("g")) * 1e9
+        size_bytes = float(row.size.removesuffix("g")) * 1e9
+        if not 0 < size_bytes < float("inf"):
+            raise ValueError
+        return size_bytes
     except ValueError:
         raise errors.UsageError(
             f"{where}: size {row.size!r} is not like `100g`; mend or remove the line"

@@ -6,7 +6,6 @@ except for srasearch and montage; bytes read and written exist for Makeflow and 
 """
 
 from collections.abc import Iterator
-from typing import Annotated
 
 import msgspec
 
@@ -17,21 +16,18 @@ TASK_NAME_FIRST_PART = frozenset({"epigenomics"})
 """Families whose task names carry the sample behind the program: `map_map_HEP2_…`."""
 
 
-Amount = Annotated[float, msgspec.Meta(ge=0)]
-
-
 class Task(msgspec.Struct, frozen=True):
     """A task of the file; other keys are skipped."""
 
     name: str
     p: list[int]
-    rt: Amount | None
-    cpu: Amount | None = None
-    mem: Amount | None = None
-    rd: Amount | None = None
-    wr: Amount | None = None
-    inb: Amount = 0.0
-    outb: Amount = 0.0
+    rt: packs.Amount | None
+    cpu: packs.Amount | None = None
+    mem: packs.Amount | None = None
+    rd: packs.Amount | None = None
+    wr: packs.Amount | None = None
+    inb: packs.Amount = 0.0
+    outb: packs.Amount = 0.0
 
 
 class Workflow(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Workflow Trace Archive: when the workflows of Shell's Chronos IoT system arrived.
 
 The archive's files are Parquet; reading them needs pyarrow (170 MB), which nothing else does: it
-is the extra `traces`.
+is the extra `traces`. It is imported only here and only when asked for.
 """
 
 import importlib

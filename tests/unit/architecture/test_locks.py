@@ -13,8 +13,7 @@ from tests.unit.architecture import trees
 
 LOCK = trees.ROOT / "requirements.lock"
 # Nothing in the repository uses them yet; each image of a later process locks its own.
-# `traces` is installed by who wants it (docs/adr/0015).
-UNLOCKED_EXTRAS = {"postgres", "traces", "train"}
+UNLOCKED_EXTRAS = {"postgres", "train"}
 
 
 def locked() -> dict[str, Version]:

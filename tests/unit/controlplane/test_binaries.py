@@ -46,9 +46,34 @@ def test_all_that_is_missing_is_named_at_once(
     """Not one after the other."""
     monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
     (tmp_path / "etcd").unlink()
-    (tmp_path / "kube-scheduler").chmod(0o644)
+    (tmp_path / "kube-scheduler").unlink()
 
     with pytest.raises(errors.SetupError, match=r"lacks etcd, kube-scheduler: put them there"):
+        binaries.find(ASKED)
+
+
+def test_programs_that_may_not_be_executed_come_with_the_command_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are there; to put them there again would not help."""
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    (tmp_path / "etcd").chmod(0o644)
+
+    with pytest.raises(errors.SetupError) as caught:
+        binaries.find(ASKED)
+
+    assert f"etcd may not be executed: `chmod +x {tmp_path}/etcd`" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "said"), [("none", "does not exist"), ("file", "is no folder")])
+def test_a_folder_of_programs_that_is_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    """Rather than all that it lacks; the remedy is another path."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(tmp_path / name))
+
+    with pytest.raises(errors.SetupError, match=rf"{said}: name the folder of the programs, or"):
         binaries.find(ASKED)
 
 

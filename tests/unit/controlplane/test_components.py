@@ -62,6 +62,41 @@ def test_argos_requeue_runs_at_the_labs_speed(
     assert expected == environment["DEFAULT_REQUEUE_TIME"]
 
 
+@pytest.mark.parametrize(
+    ("name", "program", "expected"),
+    [
+        (components.ETCD, "cache/tiphys/bin/etcd", "and `python -m lab build` makes it anew"),
+        (components.ETCD, "mine/etcd", "replace "),
+        (components.KUBELET, ".venv/bin/python", "`make lab-up` sets up"),
+    ],
+)
+def test_a_program_that_is_refused_is_mended_where_it_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, program: str, expected: str
+) -> None:
+    """Nobody is told to delete their interpreter."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    assert expected in components.remedy(name, str(tmp_path / program))
+
+
+@pytest.mark.parametrize(("speed", "expected"), [(1.0, 300), (60.0, 5), (1e6, 1)])
+def test_pods_leave_a_lost_node_at_the_labs_speed(
+    home: homes.Home, speed: float, expected: int
+) -> None:
+    """Whole seconds, and never zero, which would evict at once."""
+    arguments = plan(home, components.API_SERVER, speed=speed).arguments
+
+    assert f"--default-not-ready-toleration-seconds={expected}" in arguments
+    assert f"--default-unreachable-toleration-seconds={expected}" in arguments
+
+
+def test_lost_nodes_are_cleared_at_the_labs_speed(home: homes.Home) -> None:
+    """One in ten simulated seconds."""
+    arguments = plan(home, components.CONTROLLER_MANAGER, speed=60.0).arguments
+
+    assert "--node-eviction-rate=6" in arguments
+
+
 def test_what_was_left_out_is_not_present() -> None:
     """The others keep their order."""
     asked = states.Asked(without=(components.KUBELET, components.PROCESS_NODE))

@@ -1,3 +1,4 @@
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,8 @@ from click.testing import CliRunner
 
 from lab import errors
 from lab.cli import displays, groups, tables
-from lab.controlplane import builds
+from lab.controlplane import builds, labs
+from lab.workloads import mixes
 
 
 def step(**changes: object) -> builds.Progress:
@@ -41,6 +43,14 @@ def test_help_lists_the_commands_and_imports_none() -> None:
 
     for name in ("up", "down", "status", "kubeconfig", "logs", "nodes", "build", "component"):
         assert f"  {name} " in shown
+
+
+def test_the_help_of_run_names_the_mixes_and_the_variable_for_the_lab() -> None:
+    """What a person needs for the first call."""
+    shown = CliRunner().invoke(groups.main, ["run", "--help"]).output
+
+    assert all(f"    {name} " in shown for name in mixes.MIXES)
+    assert "TIPHYS_LAB;" in shown
 
 
 @pytest.mark.parametrize("name", ["up", "down", "status", "logs", "nodes", "build", "component"])
@@ -174,3 +184,49 @@ def test_an_interpreter_without_the_libraries_is_told_which_one_has_them() -> No
 
     assert 1 == result.returncode
     assert "has no module 'click': `make lab-up` sets up .venv" in result.stderr
+
+
+def test_a_library_that_only_one_command_needs_is_named_as_well(tmp_path: Path) -> None:
+    """Commands are imported late: click alone does not make an environment."""
+    code = (
+        "import runpy, sys\n"
+        "sys.modules['msgspec'] = None\n"
+        "sys.argv = ['lab', 'status']\n"
+        "runpy.run_module('lab', run_name='__main__')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+
+    assert (1, 1) == (result.returncode, len(result.stderr.splitlines()))
+    assert "has no module 'msgspec': `make lab-up` sets up .venv" in result.stderr
+
+
+def test_a_full_disk_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever it is met; a write does not know the name of its file."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(labs, "down", fail)
+
+    assert 3 == groups.run(["down"])
+    assert (
+        "error: a file cannot be written: no space left on device; "
+        "make room on that disk and repeat\n" == capsys.readouterr().err
+    )
+
+
+def test_a_reader_that_has_enough_gets_no_traceback() -> None:
+    """`python -m lab … | head -1`."""
+    shown = subprocess.run(
+        f"{sys.executable} -m lab up --help | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "" == shown.stderr

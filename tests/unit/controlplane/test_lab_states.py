@@ -68,7 +68,7 @@ def test_a_state_that_this_version_cannot_read_names_the_command_that_clears_it(
     """Another version's, a damaged one, or no state at all."""
     home.state.write_text(content)
 
-    with pytest.raises(errors.StaleError, match=r"`python -m lab down --purge --name a`"):
+    with pytest.raises(errors.StaleError, match=r"`python -m lab down --name a`"):
         states.read(home)
 
 

@@ -67,3 +67,14 @@ def test_when_no_port_is_free_the_error_says_what_to_do(
 
     with pytest.raises(errors.SetupError, match="end some of the programs that listen"):
         ports.free(1, chance=random.Random(0))
+
+
+def test_a_port_that_we_may_not_use_is_told_from_one_that_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody listens there, so there is nothing to end."""
+    (port,) = ports.free(1)
+    monkeypatch.setattr(ports, "is_free", lambda _: False)
+
+    with pytest.raises(errors.SetupError, match=r"may not be used by you .*: choose another with"):
+        ports.refuse_taken(port)

@@ -1,9 +1,11 @@
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from lab import apis, homes
-from lab.controlplane import reviews
+from lab.cli import tables
+from lab.controlplane import processes, reviews, states
 from tests.unit.controlplane import lab_states as a
 
 
@@ -45,6 +47,9 @@ def test_the_times_say_what_is_scaled_set_and_wall(tmp_path: Path) -> None:
     times = reviews.times(a.a_state(homes.Home(name="a", root=tmp_path), speed=50))
 
     assert any("requeue: 0.2 s of wall time for 10 s" in line for line in times.scaled)
+    assert any("tolerationSeconds): 6 s of wall time for 300 s" in line for line in times.scaled)
+    assert any("node-eviction-rate): 5 nodes a second" in line for line in times.scaled)
+    assert any("node-monitor-grace-period, 50 s" in line for line in times.wall)
     assert any("back-off: 1 s of wall time" in line for line in times.chosen)
     assert any("CronWorkflows" in line for line in times.wall)
 
@@ -54,3 +59,59 @@ def test_a_component_without_a_process_uses_nothing(tmp_path: Path) -> None:
     state = a.a_state(homes.Home(name="a", root=tmp_path))
 
     assert [None, None] == [item.cpu_s for item in reviews.of_processes(state)]
+
+
+def a_crashed_state(home: homes.Home) -> states.State:
+    """Return the state of a lab whose supervisor and processes are gone."""
+    gone = processes.Process(pid=2**22 - 1, started_ticks=1)
+    state = a.a_state(home, supervisor=gone)
+    ready = tuple(
+        structs.replace(item, phase=states.Phase.READY, process=gone) for item in state.components
+    )
+    return structs.replace(state, components=ready)
+
+
+def test_after_a_crash_nothing_is_ready(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither in JSON nor in the table, whatever the supervisor wrote last."""
+    home = homes.Home(name="a", root=tmp_path)
+
+    review = reviews.review(a_crashed_state(home), nodes=None)
+    tables.show_state(home, review)
+
+    assert (False, states.Phase.GONE) == (review.running, review.state.phase)
+    assert {(states.Phase.GONE, None)} == {
+        (item.component.phase, item.component.process) for item in review.processes
+    }
+    shown = capsys.readouterr().out
+    assert "lab a: not running: it crashed" in shown
+    assert "4 nodes, of which none runs" in shown
+    assert "ready" not in shown
+    assert "so far" not in shown
+
+
+def test_a_lab_that_runs_is_as_it_was_written(tmp_path: Path) -> None:
+    """Its supervisor knows best."""
+    state = a.a_state(homes.Home(name="a", root=tmp_path))
+
+    assert state == reviews.as_it_is(state)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        (0, "1 node, 1 ready; 0 pods that have not ended"),
+        (1, "1 node, 1 ready; 1 pod that has not ended"),
+    ],
+)
+def test_nodes_and_pods_are_counted_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pods: int, expected: str
+) -> None:
+    """One is not `1 pods`."""
+    home = homes.Home(name="a", root=tmp_path)
+    node = reviews.NodeReview(
+        name="n", ready=True, instance_type="t", rack="r", cpu_m=1, memory_bytes=1, pods=pods
+    )
+
+    tables.show_state(home, reviews.review(a.a_state(home), nodes=[node]))
+
+    assert expected in capsys.readouterr().out

@@ -241,7 +241,7 @@ async def test_what_does_not_run_cannot_be_disturbed(
     """The error says how it is started."""
     await supervisor.stop(NAME)
 
-    with pytest.raises(errors.UsageError, match="component start kube-scheduler"):
+    with pytest.raises(errors.UsageError, match="component start kube-scheduler --name a`"):
         await getattr(supervisor, command)(NAME)
 
 

@@ -79,5 +79,18 @@ def test_a_go_that_does_not_run_is_named(
     a.install_go(tmp_path, monkeypatch)
     (tmp_path / "bin" / "go").write_bytes(b"\x7fELF nonsense")
 
-    with pytest.raises(errors.SetupError, match="does not run"):
+    with pytest.raises(errors.SetupError, match=r"does not run .*: repair that Go, or install"):
+        toolchains.find(tool)
+
+
+def test_a_go_that_fails_is_named_with_what_to_do(
+    tool: tools.Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken installation."""
+    a.install_go(tmp_path, monkeypatch)
+    (tmp_path / "bin" / "go").write_text("#!/bin/sh\necho no GOROOT >&2; exit 2\n")
+
+    with pytest.raises(
+        errors.SetupError, match=r"env GOVERSION` fails: no GOROOT: repair that Go, or install it"
+    ):
         toolchains.find(tool)

@@ -10,7 +10,8 @@ GO = "go1.26.8"
 
 
 @pytest.mark.parametrize(
-    "tool", [tools.etcd(), tools.argo(), *map(tools.kubernetes, tools.KUBERNETES_VERSIONS)]
+    "tool",
+    [tools.etcd(), tools.argo(), tools.helm(), *map(tools.kubernetes, tools.KUBERNETES_VERSIONS)],
 )
 def test_each_tool_has_a_module_with_sums(tool: tools.Tool) -> None:
     """What is built is fixed by bytes in the repository."""

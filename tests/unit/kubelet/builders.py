@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import itertools
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from lab.kubelet import (
     settings,
 )
 from lab.kubelet.behaviours import contracts
+from tests.unit.kubelet import virtual_times
 from tiphys.models.physics import engines
 
 GB = 1e9
@@ -298,8 +298,9 @@ async def a_world(
 
 
 def a_clock(speed: float = SPEED) -> clocks.SimClock:
-    """A clock that began just now."""
-    return clocks.SimClock(speed=speed, epoch=time.time())
+    """A clock that began just now; its wall time is that of the event loop."""
+    wall = virtual_times.wall()
+    return clocks.SimClock(speed=speed, epoch=wall(), wall=wall)
 
 
 async def until(condition: Any, within_s: float = 5.0) -> None:
@@ -315,11 +316,17 @@ class WatchedApi(FakeApi):
     def __init__(self) -> None:
         super().__init__()
         self.events: asyncio.Queue[tuple[str, apis.Object]] = asyncio.Queue()
+        self.history: list[apis.Object] = []
+        """What a watch from an earlier version is told."""
 
     async def watch(self, path: str, **_: Any) -> AsyncIterator[tuple[str, apis.Object]]:
         """Yield what the test puts in."""
         while True:
             yield await self.events.get()
+
+    async def text(self, path: str) -> str:
+        """Tell the history."""
+        return "\n".join(msgspec.json.encode(event).decode() for event in self.history)
 
     def hear(self, kind: str, item: apis.Object) -> None:
         """Let the kubelet hear of a pod."""

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from lab.kubelet import computations
-from tests.unit.kubelet.builders import a_clock, a_cluster, a_group
+from tests.unit.kubelet.builders import a_clock, a_cluster, a_group, a_truth
 from tiphys.models.physics import engines, tasks
 
 
@@ -23,14 +23,38 @@ def a_task(key: str = "k", **changes: object) -> tasks.Task:
 
 
 async def test_a_task_ends_when_its_time_is_over() -> None:
-    """Not sooner, however fast time runs; the usage is exact."""
+    """Neither sooner nor later: the caller hears of it at that moment; the usage is exact."""
     clock = a_clock()
-    computing = computations.Computations(an_engine(), clock)
+    engine = an_engine()
+    computing = computations.Computations(engine, clock)
+    took_s = engine.preview(a_task(), node="g-0", at_s=0.0).own_s
     end = await computing.run(a_task(), node="g-0")
     assert "Completed" == end.reason
-    # Never before its time; how long after it depends on how busy the machine is.
-    assert 0 < end.at_s <= clock.now_s()
-    assert end.usage.cpu_core_s == computing.totals["g-0"].cpu_core_s > 0
+    assert took_s == pytest.approx(end.at_s, abs=1e-3)
+    assert end.at_s <= clock.now_s() <= end.at_s + 1e-3
+    assert took_s == pytest.approx(end.usage.cpu_core_s)
+    assert end.usage == computing.totals["g-0"]
+
+
+def test_a_truth_becomes_a_task_that_is_held_to_its_container() -> None:
+    """Nothing of it is lost on the way; names are made unique by the workflow's."""
+    truth = a_truth(
+        "a", parallelism=3.0, written_bytes=5.0, siblings=("b",), sibling_bytes=1.0, gpu_s=2.0
+    )
+    bounds = computations.Bounds(cpu_m=1500, cpu_limit_m=None, memory_bytes=7, memory_limit_bytes=8)
+    task = computations.task(truth, key="k", scope="ns/wf", bounds=bounds, attempt=2, run="r")
+    assert ("k", "ns/wf.a", ("ns/wf.b",)) == (task.key, task.identity, task.siblings)
+    assert (1.5, None, 7, 8) == (
+        task.cpu_request_cores,
+        task.cpu_limit_cores,
+        task.memory_request_bytes,
+        task.memory_limit_bytes,
+    )
+    told = {"template", "cpu_s", "parallelism", "written_bytes", "sibling_bytes", "gpu_s"}
+    assert {name: getattr(truth, name) for name in told} == {
+        name: getattr(task, name) for name in told
+    }
+    assert (2, "r") == (task.attempt, task.run)
 
 
 async def test_what_is_stopped_says_what_it_used() -> None:
@@ -40,7 +64,7 @@ async def test_what_is_stopped_says_what_it_used() -> None:
     await asyncio.sleep(0.1)
     running.cancel()
     used = computing.stop("k")
-    assert 0 < used.cpu_core_s < 100
+    assert 10.0 == pytest.approx(used.cpu_core_s, abs=1e-3)
     assert used == computing.totals["g-0"]
     assert [] == computing.engine.running
 

@@ -49,7 +49,7 @@ def test_an_unknown_cluster_is_refused_with_the_known_names() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("a: [", "x.yaml is not YAML", id="not yaml"),
+        pytest.param("a: [", "x.yaml is not YAML: line 1, column 5: expected", id="not yaml"),
         pytest.param(described(more="colour: red\n"), "unknown field `colour`", id="unknown key"),
         pytest.param(described(groups=" []\n"), "`groups` is empty", id="no group"),
         pytest.param(described(groups=GROUP + GROUP), "group 'a' appears twice", id="twice"),
@@ -57,7 +57,69 @@ def test_an_unknown_cluster_is_refused_with_the_known_names() -> None:
             described(groups=GROUP.replace("cores: 4", "cores: 0")), "`cores` is 0", id="no cores"
         ),
         pytest.param(
-            described(groups=GROUP.replace("8Gi", "8Gigs")), "x.yaml: .*8Gigs", id="bad quantity"
+            described(groups=GROUP.replace("8Gi", "8Gigs")),
+            "x.yaml: group 'a': `memory`: '8Gigs' is no quantity; write",
+            id="bad quantity",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("cores: 4", "cores: four")),
+            "x.yaml: group 'a', `cores`: Expected `int`, got `str`; lab/catalog/ has examples",
+            id="bad type",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("cores: 4, ", "")),
+            "x.yaml: group 'a': Object missing required field `cores`; lab/catalog/",
+            id="missing key",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("kind: ssd, ", "")),
+            "x.yaml: group 'a', `disk`: Object missing required field `kind`",
+            id="missing key of a part",
+        ),
+        pytest.param(
+            described(groups="\n  - 5\n"), "x.yaml: group number 1: Expected", id="no map"
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("name: a", "name: A_b")),
+            "x.yaml: group 'A_b' cannot name nodes: use 1 to 47 of",
+            id="bad name",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("rack: r", "rack: my rack")),
+            "x.yaml: group 'a': `rack` is 'my rack', but it becomes a label of the nodes: use",
+            id="no label",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("1G", ".inf")),
+            "x.yaml: group 'a': `nic` is inf; it must be a number above 0",
+            id="infinite",
+        ),
+        pytest.param(
+            described(
+                groups=GROUP.replace("nic:", "gpus: {model: x, roots: [], gpu_memory: 1Gi}, nic:")
+            ),
+            "x.yaml: group 'a': `gpus.roots` is 0; it must be",
+            id="no GPU",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("nic:", "taints: [{key: x}], nic:")),
+            "x.yaml: group 'a': the taint .* needs `key` and `effect`",
+            id="half a taint",
+        ),
+        pytest.param(
+            described(network=NETWORK.replace("2G", "0")),
+            "x.yaml: network: `object_store` is 0.0; it must be",
+            id="no object store",
+        ),
+        pytest.param(
+            described(network=NETWORK[:-2] + ", rtt_ms_between: {r: 1.0}}\n"),
+            "x.yaml: network.rtt_ms_between has the pair 'r', but that is no pair: write",
+            id="no pair",
+        ),
+        pytest.param(
+            described(network=NETWORK[:-2] + ", rtt_ms: -1}\n"),
+            "x.yaml: network: the round trip 'rtt_ms' is -1.0 ms; it must be",
+            id="negative round trip",
         ),
         pytest.param(
             described(network=NETWORK[:-2] + ", rtt_ms_between: {r/x: 1.0}}\n"),

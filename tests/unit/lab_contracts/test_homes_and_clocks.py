@@ -16,6 +16,17 @@ def test_a_lab_lives_below_the_chosen_folder(
     assert homes.home("a").kubeconfig != homes.home("b").kubeconfig
 
 
+def test_folders_that_a_person_sets_are_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor and Go run in folders of their own, where a relative path leads elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIPHYS_LAB_HOME", "labs")
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert tmp_path / "labs" / "a" == homes.home("a").root
+    assert tmp_path / "cache" / "tiphys" == homes.cache_root()
+
+
 @pytest.mark.parametrize("name", ["", "..", "a/b", "-a", "a-", "A", "x" * 33])
 def test_a_name_that_cannot_be_a_folder_is_refused(name: str) -> None:
     """Nothing outside the labs' folder can be named."""

@@ -93,6 +93,19 @@ def test_readings_show_the_present() -> None:
     assert [] == engine.readings(11.0)
 
 
+def test_an_engine_that_was_put_away_earlier_becomes_the_same() -> None:
+    """Looking at it is no turn of events: a copy from before the look goes on to the same end."""
+    engine = an_engine()
+    engine.start(a_task("a", cpu_s=10, reads=(tasks.Read(file="f", bytes=GB),)), node="n0", at_s=0)
+    early, turns = pickle.dumps(engine), engine.turns
+    engine.readings(4.0)
+    assert [] == engine.advance(5.0)
+    assert turns == engine.turns
+    (ended,), (again,) = engine.advance(50.0), pickle.loads(early).advance(50.0)
+    assert ended.at_s == pytest.approx(again.at_s)
+    assert ended.usage.cpu_core_s == pytest.approx(again.usage.cpu_core_s)
+
+
 def test_an_engine_can_be_put_away_and_continued() -> None:
     """A kubelet that restarts goes on where it was."""
     engine = an_engine()

@@ -125,6 +125,18 @@ def test_cache_counts_into_memory_current_but_kills_nobody() -> None:
     assert 0.4 == pytest.approx(ended.usage.memory_peak_bytes / GB)
 
 
+def test_who_adds_nothing_to_the_cache_makes_no_events() -> None:
+    """A reader at its limit recycles its pages while the node has little room left: the event that
+    its memory is full never comes nearer, and so must not come at all."""
+    limited = a_task(reads=reads("big", 50), memory_limit_bytes=1 * GB)
+    engine = an_engine(a_node(memory_bytes=1.001 * GB))
+    engine.start(limited, node="n0", at_s=0.0)
+    begun = engine.turns
+    (ended,) = engine.advance(1000.0)
+    assert 500.0 == pytest.approx(ended.at_s)
+    assert begun + 3 >= engine.turns
+
+
 def test_a_limit_keeps_a_file_from_staying_whole() -> None:
     """Pages beyond the reader's limit are recycled: the next reader finds 0.6 of 5 GB."""
     limited = a_task(

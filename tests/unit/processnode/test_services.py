@@ -1,10 +1,13 @@
 """Where Services lead, what names mean, and that bytes get there."""
 
 import asyncio
+import contextlib
+import os
 import socket
 
 import pytest
 
+from lab import errors
 from lab.processnode import addresses, admissions, proxies, services, settings
 from tests.unit.processnode import builders as a
 
@@ -73,7 +76,7 @@ def test_the_hosts_file_knows_the_pod_itself_and_its_aliases():
 
 def test_every_lab_has_a_block_and_every_pod_an_address_in_it():
     """Distinct, on loopback, outside the range of Services, used again as late as possible."""
-    block = addresses.block("default")
+    block = addresses.first_choice("default")
     slots = addresses.Slots(block)
     taken = [slots.take() for _ in range(addresses.PODS)]
     assert addresses.PODS == len({*taken, block.node, block.server} - {block.node, block.server})
@@ -84,6 +87,36 @@ def test_every_lab_has_a_block_and_every_pod_an_address_in_it():
     assert taken[3] == slots.take()
     slots.give(taken[5])
     assert taken[5] == slots.take(wanted=taken[5])
+
+
+def test_a_block_that_is_held_is_passed_over_and_free_again_when_its_holder_ends():
+    """Two labs of one name, in homes of their own, get addresses of their own."""
+    name = f"claims-{os.getpid()}"
+    one, two = addresses.claim(name), addresses.claim(name)
+    with one.socket, two.socket:
+        assert one.block != two.block
+    with addresses.claim(name).socket:
+        pass
+    again = addresses.claim(name)
+    with again.socket:
+        assert one.block == again.block
+
+
+def test_without_a_free_block_it_says_what_to_do(monkeypatch):
+    """More labs than blocks."""
+    monkeypatch.setattr(addresses, "BLOCKS", 1)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(errors.SetupError):  # a lab on this machine may hold it already
+            stack.enter_context(addresses.claim("any").socket)
+        with pytest.raises(errors.SetupError, match=r"all 1 blocks .* end one"):
+            addresses.claim("other")
+
+
+def test_a_home_tells_its_block(tmp_path):
+    """What was claimed at the start holds until the end; elsewhere it is the first choice."""
+    assert addresses.first_choice("x") == addresses.recorded(tmp_path, lab="x")
+    addresses.record(tmp_path, addresses.Block(number=77))
+    assert addresses.Block(number=77) == addresses.recorded(tmp_path, lab="x")
 
 
 def test_a_marked_pod_is_sent_to_the_node_and_asked_again_stays_as_it_is():

@@ -1,6 +1,7 @@
 import contextlib
 import json
 import shutil
+import re
 
 import click
 import click.testing
@@ -88,6 +89,24 @@ def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
     assert (tmp_path / "reports" / "demo-synthetic.html").is_file()
 
 
+def test_the_figures_follow_the_flat_schema(stage, tmp_path):
+    """What a reader of any program's results may count on: these keys, and one level only."""
+    demo(tmp_path)
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    head = {"command": str, "seed": int, "git": str, "speed": float, "machine": dict}
+    counts = "workflows succeeded pods_created pods_ended oom_kills"
+    amounts = "mean_completion_s p95_completion_s mean_wait_s utilisation wall_s"
+    asked = {
+        **head,
+        **{f"default.{name}": int for name in counts.split()},
+        **{f"default.{name}": float for name in amounts.split()},
+        "default.requested_over_used_memory": float,
+    }
+    assert asked == {name: type(read[name]) for name in asked}
+    assert ["machine"] == [name for name, value in read.items() if isinstance(value, dict)]
+    assert 1 <= read["machine"]["cores"]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()])
 def test_the_lab_is_taken_down_whatever_happens(stage, tmp_path, error):
     """Also after Ctrl-C; no figures are written."""
@@ -121,6 +140,20 @@ def test_a_pod_that_is_unaccounted_for_fails_the_demo(stage, tmp_path):
     stage.run = a.a_run(calls=calls)
     with pytest.raises(errors.RunError, match="do not add up"):
         demo(tmp_path)
+
+
+def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path):
+    """Half the speed at most, ready to be pasted."""
+    calls = [
+        a.a_call(0, "create", "workflows", "wf-0"),
+        *a.calls_of(a.a_pod())[1:],
+        a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=0.5),
+    ]
+    stage.run = a.a_run(calls=sorted(calls, key=lambda call: call.at))
+    output = demo(tmp_path)
+    speed = re.search(r'`make demo ARGS="--speed (\d+)"`', output)
+    assert speed is not None
+    assert 0 < int(speed[1]) <= 30
 
 
 def test_the_lab_of_another_demo_is_left_alone(stage, tmp_path, monkeypatch):

@@ -55,7 +55,11 @@ def test_an_invalid_run_is_marked_in_the_table(lab, tmp_path):
         a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=0.5),
     ]
     written_runs.write(lab, a.a_run(calls=sorted(calls, key=lambda call: call.at)))
-    assert "INVALID" in measure(tmp_path)
+    output = " ".join(measure(tmp_path).split())
+    assert "INVALID run: the control plane was too slow for speed 60" in output
+    assert "default: INVALID" not in output
+    assert "repeat it in a slower lab: `python -m lab down -n default`" in output
+    assert "`python -m lab up -n default --speed " in output
 
 
 def test_a_pod_that_is_unaccounted_for_fails_the_command(lab, tmp_path):
@@ -84,6 +88,6 @@ def test_a_run_under_way_is_not_measured(lab, tmp_path):
 
 def test_an_unknown_run_is_refused(lab, tmp_path):
     """Nothing is written."""
-    with pytest.raises(errors.UsageError, match="no run record"):
+    with pytest.raises(errors.UsageError, match="has no run 'other'"):
         measure(tmp_path, "--run", "other")
     assert not (tmp_path / "reports").exists()

@@ -100,7 +100,13 @@ def test_a_lab_without_runs_says_how_to_make_one(tmp_path):
     home = homes.Home(name="test", root=tmp_path)
     with pytest.raises(errors.UsageError, match="has no runs"):
         sources.load(home)
-    with pytest.raises(errors.UsageError, match="no run record at"):
+    with pytest.raises(errors.UsageError, match="has no runs"):
+        sources.load(home, "other")
+
+
+def test_an_unknown_run_is_answered_with_the_known_ones(home):
+    """A name is easily mistyped."""
+    with pytest.raises(errors.UsageError, match="has no run 'other': choose one of synthetic"):
         sources.load(home, "other")
 
 

@@ -119,10 +119,12 @@ class Client:
     async def watch(
         self, path: str, *, params: Mapping[str, str] | None = None
     ) -> AsyncIterator[tuple[str, Any]]:
-        """Yield every workflow again whenever one was created."""
-        yield "LISTED", {}
+        """Yield every workflow again whenever one was created, as after a cut."""
+        yield "LISTED", {"uids": set()}
         while True:
             await self._cluster.changed.wait()
             self._cluster.changed.clear()
-            for item in list(self._cluster.workflows.values()):
-                yield "MODIFIED", item
+            listed = list(self._cluster.workflows.values())
+            for item in listed:
+                yield "ADDED", item
+            yield "LISTED", {"uids": {item["metadata"]["uid"] for item in listed}}

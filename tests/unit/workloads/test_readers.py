@@ -1,8 +1,13 @@
 """Readers of traces: what they take from a line, and one clear sentence for what they cannot."""
 
+import lzma
+import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from lab import errors
 from lab.workloads import packs, traces
@@ -109,6 +114,19 @@ def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
         list(wfinstances.read(pack))
 
 
+def test_amounts_below_zero_of_the_generator_are_floored(tmp_path: Path) -> None:
+    """Pegasus' generator draws some; they are no mistake of the file."""
+    task = {"name": "a", "p": [], "rt": -1.0, "inb": -5.0, "outb": 7.0}
+    row = {"id": "w", "app": "epigenomics", "tasks": [task]}
+    (trace,) = pegasus.read(a_pack(tmp_path, {pegasus.FILE: [row]}))
+    (first,) = trace.tasks
+    assert (traces.SHORTEST_S, 0.0, 7.0) == (
+        first.runtime_s,
+        first.input_bytes,
+        first.output_bytes,
+    )
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The pack is there, one file of it is not."""
     with pytest.raises(errors.UsageError, match=r"pegasus_dax_20.jsonl.xz is missing.*--data"):
@@ -161,6 +179,57 @@ def test_pods_without_gpus_are_left_out(tmp_path: Path) -> None:
     assert openb.GpuPod(cpu_m=8000, memory_bytes=2**31, gpus=2, lasted_s=8.0) == pod
 
 
+def test_a_pod_that_requests_no_memory_is_left_out(tmp_path: Path) -> None:
+    """The real list has one; a task of it would be killed as soon as it starts."""
+    rows = ["cpu_milli,memory_mib,num_gpu,deletion_time,scheduled_time", "14000,0,1,9,1"]
+    assert [] == list(openb.read(a_pack(tmp_path, {openb.FILE: rows})))
+
+
+@pytest.mark.parametrize("cells", ["-1,1,1", "1,-1,1", "1,1,-1"])
+def test_a_request_below_zero_is_refused(tmp_path: Path, cells: str) -> None:
+    """With the line."""
+    rows = ["cpu_milli,memory_mib,num_gpu,deletion_time,scheduled_time", f"{cells},9,1"]
+    with pytest.raises(errors.UsageError, match=r"line 2: a request is below zero"):
+        list(openb.read(a_pack(tmp_path, {openb.FILE: rows})))
+
+
+def test_bytes_that_are_no_text_are_a_broken_line(tmp_path: Path) -> None:
+    """Not a trace of Python, in either table."""
+    for file, read in ((openb.FILE, openb.read), (cws.ROWS, cws.usages)):
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        header = b"cpu_milli,memory_mib,num_gpu,deletion_time,scheduled_time," + CWS_HEADER.encode()
+        cells = b"\xff,1,1,9,1,w,\xff,COMPLETED,2,4e9,1,50,1e9"
+        path.write_bytes(lzma.compress(header + b"\n" + cells + b"\n"))
+        with pytest.raises(errors.UsageError, match=r"line 2: not a"):
+            list(read(packs.Pack(root=tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ntask": 0}, ">= 1"),
+        ({"dur_ms": {"many": {}}}, "dur_ms"),
+        ({"dur_ms": {"20": {"first": [-5]}}}, ">= 0"),
+    ],
+)
+def test_a_stage_that_cannot_be_is_refused(tmp_path: Path, change: Any, said: str) -> None:
+    """Without tasks it would vanish, and what waits for it would not wait."""
+    stage = {"p": [], "ntask": 2, "dur_ms": {"20": {"first": [5]}}} | change
+    row = {"id": "q", "query": 1, "size": "2g", "stages": [stage]}
+    with pytest.raises(errors.UsageError, match=rf"line 1: .*{said}"):
+        list(tpch.read(a_pack(tmp_path, {tpch.FILE: [row]})))
+
+
+@pytest.mark.parametrize("size", ["large", "-2g", "0g", "nan"])
+def test_a_size_that_is_none_is_refused(tmp_path: Path, size: str) -> None:
+    """Sizes are `2g` to `100g`."""
+    stage = {"p": [], "ntask": 2, "dur_ms": {"20": {"first": [5]}}}
+    row = {"id": "q", "query": 1, "size": size, "stages": [stage]}
+    with pytest.raises(errors.UsageError, match=f"line 1: size '{size}' is not like"):
+        list(tpch.read(a_pack(tmp_path, {tpch.FILE: [row]})))
+
+
 def test_a_broken_pod_is_named(tmp_path: Path) -> None:
     """File and line of a table."""
     pack = a_pack(tmp_path, {openb.FILE: ["name,cpu_milli,memory_mib,num_gpu", "a,many,1,1"]})
@@ -203,19 +272,30 @@ def test_a_truncated_task_table_is_named(tmp_path: Path) -> None:
         list(cws.usages(pack))
 
 
-def test_replay_says_what_it_needs(tmp_path: Path) -> None:
-    """Without pyarrow a person learns of the extra; with it, that the file is broken."""
+def test_replay_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who installed only the extra `lab` learns of the other one."""
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(errors.SetupError, match=r"pip install 'tiphys\[traces\]'"):
+        wta.arrivals_s(a_pack(tmp_path, {wta.FILE: ["no table"]}))
+
+
+def test_a_broken_table_of_arrivals_is_named(tmp_path: Path) -> None:
+    """File and remedy."""
+    with pytest.raises(errors.UsageError, match=r"wta_shell_workflows\.parquet is not a WTA table"):
+        wta.arrivals_s(a_pack(tmp_path, {wta.FILE: ["no table"]}))
+
+
+def test_recorded_arrivals_are_seconds_in_ascending_order(tmp_path: Path) -> None:
+    """The archive's are milliseconds, and in any order."""
     path = tmp_path / wta.FILE
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"no table")
-    with pytest.raises(errors.LabError, match=r"traces\]|not a WTA table"):
-        wta.arrivals_s(packs.Pack(root=tmp_path))
+    parquet.write_table(pyarrow.table({"ts_submit": [2500, 0, 1000]}), path)
+    assert (0.0, 1.0, 2.5) == wta.arrivals_s(packs.Pack(root=tmp_path))
 
 
 @pytest.mark.skipif(not packs.DEFAULT.is_dir(), reason="needs the data pack")
 def test_recorded_arrivals_ascend() -> None:
-    """3,403 workflows in 624 seconds, where pyarrow is installed."""
-    pytest.importorskip("pyarrow")
+    """3,403 workflows in 624 seconds."""
     recorded = wta.arrivals_s(packs.Pack(root=packs.DEFAULT))
     assert (3403, 0.0, 624.0) == (len(recorded), recorded[0], recorded[-1])
     assert list(recorded) == sorted(recorded)

@@ -75,6 +75,19 @@ async def test_a_run_ends_when_all_have_ended(cluster: Cluster) -> None:
     assert ended == written(cluster)
 
 
+async def test_a_workflow_deleted_while_the_watch_was_cut_has_ended(cluster: Cluster) -> None:
+    """No DELETED ever comes for it; the next list does not have it."""
+    cluster.phase = ""
+    task = asyncio.create_task(a_run(cluster, workload()).complete(limit_wall_s=LIMIT_WALL_S))
+    for _ in range(3):
+        await cluster.accepted.get()
+    await asyncio.sleep(0)
+    for namespace, _ in list(cluster.workflows):
+        cluster.drop(namespace)
+    cluster.changed.set()
+    assert {"Deleted"} == {item.phase for item in (await task).workflows}
+
+
 async def test_the_truth_is_there_before_the_first_workflow(cluster: Cluster) -> None:
     """The kubelet reads the file when it meets the first pod."""
     made = workload()
@@ -87,7 +100,10 @@ async def test_the_truth_is_there_before_the_first_workflow(cluster: Cluster) ->
 async def test_a_run_that_takes_too_long_is_given_up(cluster: Cluster) -> None:
     """Its workflows are deleted, the record says so, and the sentence says what to do."""
     cluster.phase = ""
-    with pytest.raises(errors.RunError, match=r"3 of 3 workflows had not ended.*--limit"):
+    with pytest.raises(
+        errors.RunError,
+        match=r"after 0 wall s 3 of 3 workflows had not ended \(s1-[^…]*\); .*--limit",
+    ):
         await a_run(cluster, workload()).complete(limit_wall_s=0.5)
     assert {} == cluster.workflows
     assert "timeout" == written(cluster).outcome

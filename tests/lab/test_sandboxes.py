@@ -1,3 +1,5 @@
+"""Commands of pods in real sandboxes: namespaces, staged files, outputs and artifacts."""
+
 import asyncio
 import json
 from pathlib import Path
@@ -5,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.kubelet.behaviours import artifacts, chooser, contracts, grounds, stores
+from lab.kubelet.behaviours import chooser, contracts, grounds, stores
 from tests.unit.behaviours.fakes import (
     RESULT,
     FakeApi,
@@ -144,10 +146,10 @@ async def test_an_optional_artifact_may_be_missing_and_a_required_one_may_not(
 
 async def test_containers_of_a_set_run_in_the_order_of_their_graph(tmp_path: Path) -> None:
     """Files pass through a shared volume; each end is published as it comes."""
-    mounts = [{"name": "work", "mountPath": "/work"}]
+    mounts = [{"name": "work", "mountPath": "/data"}]
     graph = [
-        {"name": "a", "command": ["sh", "-c", "echo a > /work/out"]},
-        {"name": "main", "command": ["sh", "-c", "cat /work/out"], "dependencies": ["a"]},
+        {"name": "a", "command": ["sh", "-c", "echo a > /data/out"]},
+        {"name": "main", "command": ["sh", "-c", "cat /data/out"], "dependencies": ["a"]},
     ]
     template = {"containerSet": {"volumeMounts": mounts, "containers": graph}}
     containers = [
@@ -201,11 +203,15 @@ async def test_a_sidecar_serves_the_main_container_and_is_stopped_after_it(
 
 async def test_a_stopped_pod_leaves_no_process_and_can_still_report(tmp_path: Path) -> None:
     """When the kubelet cancels the run, the commands are gone at once."""
-    host = FakeHost(tmp_path, an_argo_pod(a_shell("echo begun; sleep infinity")))
+    mounts = [{"name": "work", "mountPath": "/data"}]
+    template = a_shell("touch /data/begun; sleep infinity", volumeMounts=mounts)
+    host = FakeHost(tmp_path, an_argo_pod(template, volumes=("work",)))
     behaviour = chooser.choose(host, None)
     await behaviour.prepare()
     task = asyncio.create_task(behaviour.run())
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(20):
+        while not list(grounds.of(host).pod_folder(host.pod).rglob("begun")):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -237,9 +243,9 @@ async def test_a_link_out_of_a_volume_is_not_followed_by_the_kubelet(tmp_path: P
     """The lab itself reads what a container wrote; a link must not lead it elsewhere."""
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    mounts = [{"name": "work", "mountPath": "/work"}]
-    outputs = {"parameters": [{"name": "a", "valueFrom": {"path": "/work/a"}}]}
-    template = {**a_shell(f"ln -s {secret} /work/a", volumeMounts=mounts), "outputs": outputs}
+    mounts = [{"name": "work", "mountPath": "/data"}]
+    outputs = {"parameters": [{"name": "a", "valueFrom": {"path": "/data/a"}}]}
+    template = {**a_shell(f"ln -s {secret} /data/a", volumeMounts=mounts), "outputs": outputs}
     host = FakeHost(tmp_path, an_argo_pod(template, volumes=("work",)))
     outcome = await live(host)
     assert outcome.phase == "Failed"
@@ -278,10 +284,3 @@ async def test_a_pod_that_is_not_argos_runs_its_command(tmp_path: Path) -> None:
     outcome = await live(FakeHost(tmp_path, pod, api=api))
     assert outcome.phase == "Succeeded"
     assert api.calls.count(("POST", RESULT.rpartition("/")[0])) == 0
-
-
-def test_a_result_keeps_its_last_256_kilobytes() -> None:
-    """As Argo does with long output."""
-    text = artifacts.result(b"x" * 300_000 + b"end\n")
-    assert len(text) == 256 * 1024
-    assert text.endswith("end")
