@@ -5,8 +5,10 @@ from tiphys.models.domain import pods, workflows
 from tiphys.operator import caches, histories, objects, optins
 
 WORKERS = frozenset({pods.ContainerRole.MAIN, pods.ContainerRole.MEMBER})
-ROUNDING_S = 1.5
-"""Two times of whole seconds say no more; the rest is what a watch takes."""
+ROUNDING_S = 1.0
+"""A difference of two times of whole seconds is as far off; more is the kubelet's or our delay."""
+SHORTEST_S = 0.5
+"""What work counts for that began and ended within one second of the clock."""
 EVICTED = frozenset({"Evicted", "Preempting", "NodeLost", "Shutdown", "Terminated"})
 """Values of `status.reason` of pods that the cluster ended."""
 
@@ -113,7 +115,7 @@ def _duration_s(seen: objects.Seen) -> float:
     ends = [end for end in seen.ends if end.container in workers]
     starts = [end.started_at for end in ends if end.started_at is not None]
     stops = [end.ended_at for end in ends if end.ended_at is not None]
-    return max(0.0, max(stops) - min(starts)) if starts and stops else 0.0
+    return max(SHORTEST_S, max(stops) - min(starts)) if starts and stops else 0.0
 
 
 def _finer(status_s: float, observed_s: float | None) -> tuple[float, histories.Evidence]:

@@ -1,258 +1,219 @@
-"""Operators as processes of their own against a lab, and pods that wait behind our gate."""
+"""The operator as processes of this machine against a lab, and what asks it as the webhook does."""
 
+import asyncio
+import base64
 import contextlib
-import dataclasses
-import itertools
 import json
 import os
+import secrets
 import signal
-import subprocess
+import socket
 import sys
-import uuid
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
 
 from lab import apis, homes
-from tests.lab import polls
-from tiphys.models.domain import decisions, pods
+from tiphys.models.wire import keys, messages, signatures
+from tiphys.operator import servers
 
-TIPHYS = Path(sys.executable).with_name("tiphys")
+NAMESPACE = "tiphys-system"
 ROOT = Path(__file__).parents[2]
-CRDS = ROOT / "charts/tiphys/crds"
-SYSTEM = "tiphys-system"
-POLICIES = "/apis/tiphys.dev/v1alpha1/schedulingpolicies"
-WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows"
-TINY = """
-name: tiny
-about: two groups of two nodes of four cores
-groups:
-  - {name: fast, count: 2, instance_type: fast-4, rack: rack-a, zone: zone-1, cores: 4,
-     memory: 16Gi, speed: 2.0, memory_bandwidth: 50Gi, nic: 1250M,
-     disk: {kind: ssd, bandwidth: 500M, iops: 30000}}
-  - {name: slow, count: 2, instance_type: slow-4, rack: rack-b, zone: zone-1, cores: 4,
-     memory: 16Gi, speed: 1.0, memory_bandwidth: 50Gi, nic: 1250M,
-     disk: {kind: ssd, bandwidth: 500M, iops: 30000}}
-network: {rack_uplink: 2500M, object_store: 3G, rtt_ms: 0.2, rtt_ms_between: {rack-a/rack-b: 0.5}}
-"""
-NODES = 4
-CORES = 16
-"""Of the whole tiny cluster."""
-_numbers = itertools.count(1)
+CRDS = ROOT / "charts" / "tiphys" / "crds"
+SERVER_NAME = f"tiphys-operator.{NAMESPACE}.svc"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 
-async def prepare(home: homes.Home) -> None:
-    """Create what the chart would: kinds and our namespace."""
-    async with apis.Api(home.kubeconfig) as api:
-        for path in sorted(CRDS.glob("*.yaml")):
-            crd = yaml.safe_load(path.read_text())
-            kind = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            await api.apply(f"{kind}/{crd['metadata']['name']}", crd)
-        await api.apply(
-            f"/api/v1/namespaces/{SYSTEM}",
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}},
-        )
-
-
-async def clear(api: apis.Api) -> None:
-    """Delete what tests made: their namespaces with all pods, and policies."""
-    listed = await api.get("/api/v1/namespaces")
-    for item in listed["items"]:
-        name = item["metadata"]["name"]
-        if name.startswith("t-"):
-            await api.call(
-                "DELETE",
-                f"/api/v1/namespaces/{name}/pods",
-                params={"gracePeriodSeconds": "0"},
-            )
-            await api.delete(f"/api/v1/namespaces/{name}")
-    await api.call("DELETE", POLICIES)
-
-    async def empty() -> bool:
-        found = await api.get("/api/v1/pods", params={"labelSelector": f"{decisions.LABEL}=true"})
-        return not found["items"]
-
-    await polls.until(empty, within_s=60)
-
-
-@dataclasses.dataclass(slots=True)
 class Operator:
-    """One replica."""
+    """One replica that runs."""
 
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    @property
-    def url(self) -> str:
-        """Address of its metrics and explanations."""
-        for line in self.log.read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                said = json.loads(line)
-                if said.get("message") == "listening":
-                    return f"http://127.0.0.1:{said['metrics_port']}"
-        raise AssertionError(f"{self.name} does not listen")
-
-    def kill(self) -> None:
-        """End it at once, as a node that dies would."""
-        self.process.kill()
-        self.process.wait(10)
-
-    def stop(self) -> None:
-        """Ask it to end and wait."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(15)
-            except subprocess.TimeoutExpired:
-                self.kill()
-
-
-@contextlib.contextmanager
-def operator(
-    home: homes.Home, *, environ: Mapping[str, str] | None = None, **dispatch: object
-) -> Iterator[Operator]:
-    """Run one replica with admin rights; settings of `dispatch` as in its file."""
-    name = f"operator-{next(_numbers)}-{uuid.uuid4().hex[:5]}"
-    settings = home.root / f"{name}.yaml"
-    chosen = {
-        "listen": {"host": "127.0.0.1", "decisionsPort": 0, "metricsPort": 0},
-        "history": {"url": "sqlite://"},
-        "dispatch": {"explainAfter": "1s", **dispatch},
-    }
-    settings.write_text(yaml.safe_dump(chosen))
-    log = home.logs / f"{name}.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [TIPHYS, "operator", "--settings", settings, "--kubeconfig", home.kubeconfig],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "POD_NAME": f"tiphys-{name}", **(environ or {})},
-            cwd=home.root,
+    def __init__(self, home: homes.Home, folder: Path, name: str) -> None:
+        self.name = name
+        self.decisions_port, self.metrics_port = free_port(), free_port()
+        self.log = folder / f"{name}.log"
+        self._settings = folder / f"{name}.yaml"
+        self._settings.write_text(
+            json.dumps(
+                {
+                    "namespace": NAMESPACE,
+                    "listen": {
+                        "host": "127.0.0.1",
+                        "decisionsPort": self.decisions_port,
+                        "metricsPort": self.metrics_port,
+                    },
+                    "history": {"url": f"sqlite:///{folder}/{name}.db", "publish": "1s"},
+                }
+            )
         )
-    running = Operator(name, process, log)
-    try:
-        yield running
-    finally:
-        running.stop()
+        self._home = home
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self, **environment: str) -> None:
+        """Start it; `ready` waits until it answers."""
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                str(Path(sys.executable).with_name("tiphys")),
+                "operator",
+                *("--settings", str(self._settings), "--kubeconfig", str(self._home.kubeconfig)),
+                env={**os.environ, "POD_NAME": self.name, **environment},
+                stdout=log,
+                stderr=log,
+            )
+
+    async def ready(self, *, within_s: float = 40.0) -> None:
+        """Wait until /readyz says ok."""
+        end = time.monotonic() + within_s
+        said = "nothing listens"
+        while time.monotonic() < end:
+            with contextlib.suppress(aiohttp.ClientError):
+                status, said = await self.page("/readyz")
+                if status == 200:
+                    return
+            assert self.process is not None
+            assert self.process.returncode is None, self.log.read_text()[-2000:]
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{self.name} is not ready after {within_s} s: {said}")
+
+    async def page(self, path: str) -> tuple[int, str]:
+        """Return status and text of a page of the health port."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self.metrics_port}{path}") as response,
+        ):
+            return response.status, await response.text()
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """Return one value of /metrics; 0 when there is no such series."""
+        _, text = await self.page("/metrics")
+        for line in text.splitlines():
+            series, _, value = line.rpartition(" ")
+            if series.partition("{")[0] == name and all(
+                f'{key}="{each}"' in series for key, each in labels.items()
+            ):
+                return float(value)
+        return 0.0
+
+    async def end(self, how: signal.Signals = signal.SIGTERM) -> float:
+        """Signal it and return how many seconds it took to end."""
+        assert self.process is not None
+        began = time.monotonic()
+        if self.process.returncode is None:
+            self.process.send_signal(how)
+            try:
+                async with asyncio.timeout(30):
+                    await self.process.wait()
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+                raise
+        return time.monotonic() - began
 
 
-async def dispatching(running: Operator, *, within_s: float = 40.0) -> None:
-    """Wait until a replica leads and dispatches."""
+class Webhook:
+    """Asks for decisions with the webhook's own certificate and ring."""
 
-    async def said() -> bool:
-        if running.process.poll() is not None:
-            raise AssertionError(running.log.read_text()[-4000:])
-        return "dispatch begins" in running.log.read_text()
+    def __init__(self, port: int, ring: keys.Ring, identity: servers.Identity) -> None:
+        self._port = port
+        self.ring = ring
+        self._identity = identity
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=64, ssl=identity.calling)
+        )
 
-    await polls.until(said, within_s=within_s)
+    async def ask(
+        self, pod: dict[str, Any], namespace: str, *, dry_run: bool = False
+    ) -> messages.Response:
+        """Return the answer to one question; raises for a refusal."""
+        now = time.time()
+        body = messages.encode_request(
+            messages.Request(
+                admission_uid=secrets.token_hex(16),
+                namespace=namespace,
+                pod=pod,
+                dry_run=dry_run,
+                issued_at=now,
+                nonce=secrets.token_urlsafe(18),
+            )
+        )
+        async with self._session.post(
+            f"https://127.0.0.1:{self._port}{messages.PATH}",
+            data=body,
+            headers={signatures.HEADER: signatures.sign(self.ring, body, now)},
+            server_hostname=SERVER_NAME,
+        ) as response:
+            answer = await response.read()
+            assert 200 == response.status, answer.decode()
+            return messages.decode_response(answer)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
 
 
-async def a_namespace(api: apis.Api, **annotations: str) -> str:
-    """Create a namespace that opted in, with what pods need; delete it when done."""
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    wanted = {"tiphys.dev/enabled": "true", **annotations}
-    body = {"metadata": {"name": name, "annotations": wanted}}
-    await api.create("/api/v1/namespaces", body)
-
-    async def account() -> bool:
+@contextlib.asynccontextmanager
+async def operators(
+    home: homes.Home, folder: Path, count: int = 1
+) -> AsyncIterator[tuple[apis.Api, list[Operator]]]:
+    """Install the CRDs, make the namespace and start replicas; all of them end."""
+    found = [Operator(home, folder, f"tiphys-operator-{place}") for place in range(count)]
+    async with apis.Api(home.kubeconfig) as api:
+        await install(api)
         try:
-            await api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default")
-        except Exception:
-            return False
-        return True
-
-    await polls.until(account, within_s=20)
-    return name
-
-
-async def a_workflow(api: apis.Api, namespace: str, name: str, **spec: Any) -> str:
-    """Create a Workflow that no controller looks after; return its uid."""
-    body = {
-        "apiVersion": "argoproj.io/v1alpha1",
-        "kind": "Workflow",
-        "metadata": {
-            "name": name,
-            "labels": {"workflows.argoproj.io/controller-instanceid": "nobody"},
-        },
-        "spec": {
-            "entrypoint": "work",
-            "templates": [
-                {"name": "work", "container": {"image": "busybox", "command": ["sleep", "1"]}}
-            ],
-            **spec,
-        },
-    }
-    made = await api.create(WORKFLOWS.format(namespace), body)
-    return str(made["metadata"]["uid"])
+            for each in found:
+                await each.start()
+            for each in found:
+                await each.ready()
+            yield api, found
+        finally:
+            for each in found:
+                if each.process is not None:
+                    await each.end()
 
 
-def a_gated_pod(
-    name: str, workflow: str, uid: str, *, cpu: str = "4", seconds: float = 600, **spec: Any
-) -> apis.Object:
-    """A task's pod as Argo and our webhook make it, without decision."""
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {
-                "workflows.argoproj.io/completed": "false",
-                "workflows.argoproj.io/workflow": workflow,
-                decisions.LABEL: "true",
-                decisions.GATED_LABEL: "true",
-            },
-            "annotations": {
-                "workflows.argoproj.io/node-id": name,
-                "workflows.argoproj.io/node-name": f"{workflow}.{name}",
-            },
-            "ownerReferences": [
-                {
-                    "apiVersion": "argoproj.io/v1alpha1",
-                    "kind": "Workflow",
-                    "name": workflow,
-                    "uid": uid,
-                    "controller": True,
-                }
-            ],
-        },
-        "spec": {
-            "restartPolicy": "Never",
-            "schedulingGates": [{"name": pods.STEERING_GATE}],
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox",
-                    "command": ["sleep", str(seconds)],
-                    "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
-                }
-            ],
-            **spec,
-        },
-    }
-
-
-async def pods_of(api: apis.Api, namespace: str) -> dict[str, apis.Object]:
-    """Return the pods of a namespace by name."""
-    listed = await api.get(f"/api/v1/namespaces/{namespace}/pods")
-    return {item["metadata"]["name"]: item for item in listed["items"]}
-
-
-def gated(pod: apis.Object) -> bool:
-    """Say whether our gate is on it."""
-    return any(
-        gate["name"] == pods.STEERING_GATE for gate in pod["spec"].get("schedulingGates", ())
+async def install(api: apis.Api) -> None:
+    """Apply the chart's CRDs and make the namespace."""
+    for path in sorted(CRDS.glob("*.yaml")):
+        crd = yaml.safe_load(path.read_text())
+        name = crd["metadata"]["name"]
+        await api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", crd)
+        group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        await served(api, f"/apis/{group}/v1alpha1/{plural}")
+    await api.apply(
+        f"/api/v1/namespaces/{NAMESPACE}",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
     )
 
 
-async def open_pods(api: apis.Api, namespace: str) -> set[str]:
-    """Return the names of the pods whose gate is open."""
-    found = await pods_of(api, namespace)
-    return {name for name, pod in found.items() if not gated(pod)}
+async def served(api: apis.Api, path: str) -> None:
+    """Wait until a new kind is served."""
+    for _ in range(100):
+        with contextlib.suppress(apis.ApiError):
+            await api.get(path)
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{path} is not served")
 
 
-def a_cluster(folder: Path) -> Path:
-    """Write the tiny cluster's file."""
-    path = folder / "tiny.yaml"
-    path.write_text(TINY)
-    return path
+async def as_webhook(api: apis.Api, operator: Operator) -> Webhook:
+    """Return a caller with what the leader made for the webhook."""
+    ring = await data(api, "tiphys-webhook-keys")
+    identity = servers.Identity()
+    identity.take(await data(api, "tiphys-webhook-tls"))
+    return Webhook(operator.decisions_port, keys.read(ring[keys.RING_FIELD]), identity)
+
+
+async def data(api: apis.Api, name: str) -> dict[str, bytes]:
+    """Return the decoded data of one of our Secrets."""
+    secret = await api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
+    return {key: base64.b64decode(text) for key, text in secret["data"].items()}
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

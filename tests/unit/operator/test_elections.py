@@ -1,0 +1,153 @@
+"""Leader election: one leader, fenced by its own clock, given back at the end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes import clocks, clusters
+from tiphys.models.domain import errors
+from tiphys.operator import apis, elections, settings
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/tiphys-system/leases/tiphys-operator"
+
+
+class Candidate:
+    """A replica that takes part, with a record of when it worked."""
+
+    def __init__(self, api: apis.Api, name: str, clock: clocks.Clock) -> None:
+        self.clock = clock
+        self.working = False
+        self.election = elections.Election(
+            api, namespace="tiphys-system", identity=name, chosen=settings.Lease(), clock=clock
+        )
+        self.task = asyncio.ensure_future(self.election.run(self._work))
+
+    async def _work(self) -> None:
+        self.working = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.working = False
+
+    async def stop(self) -> None:
+        """End as SIGTERM does."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[tuple[clusters.Cluster, apis.Api]]:
+    """Return a cluster and its client."""
+    async with clusters.serving() as found:
+        yield found
+
+
+async def test_one_of_two_leads(cluster: tuple[clusters.Cluster, apis.Api]) -> None:
+    """The Lease has one holder, and the other replica knows who it is."""
+    clock = clocks.Clock()
+    first = Candidate(cluster[1], "a", clock)
+    await clock.advance(1.0)
+    second = Candidate(cluster[1], "b", clock)
+    for _ in range(12):
+        await clock.advance(1.0)
+        assert [first.working, second.working] == [True, False]
+    assert "a" == second.election.holder
+    assert "a" == cluster[0].objects[LEASE]["spec"]["holderIdentity"]
+    await second.stop()
+    await first.stop()
+
+
+async def test_a_leader_that_ends_gives_the_lease_back(
+    cluster: tuple[clusters.Cluster, apis.Api],
+) -> None:
+    """The next one leads within its next look, without waiting for the Lease to run out."""
+    clock = clocks.Clock()
+    first = Candidate(cluster[1], "a", clock)
+    await clock.advance(1.0)
+    second = Candidate(cluster[1], "b", clock)
+    await clock.advance(2.0)
+    await first.stop()
+    assert "" == cluster[0].objects[LEASE]["spec"]["holderIdentity"]
+    await clock.advance(1.5)
+    assert second.working
+    await second.stop()
+
+
+async def test_a_leader_that_cannot_renew_stops_before_another_may_start(
+    cluster: tuple[clusters.Cluster, apis.Api],
+) -> None:
+    """Each has a clock of its own; at no moment do both act."""
+    ours, theirs = clocks.Clock(), clocks.Clock()
+    first = Candidate(cluster[1], "a", ours)
+    await ours.advance(1.0)
+    async with clusters.serving() as (other, api):
+        other.objects = cluster[0].objects
+        second = Candidate(api, "b", theirs)
+        await theirs.advance(0.1)
+        cluster[0].failing = 503
+        changes = []
+        for _ in range(60):
+            await asyncio.gather(ours.advance(0.25), theirs.advance(0.25))
+            changes.append((first.election.leading and first.working, second.working))
+        assert (True, True) not in changes
+        assert (True, False) == changes[0]
+        assert (False, True) == changes[-1]
+        cluster[0].failing = None
+        await second.stop()
+        await first.stop()
+
+
+async def test_a_paused_leader_is_fenced_when_it_wakes(
+    cluster: tuple[clusters.Cluster, apis.Api],
+) -> None:
+    """Before anything is renewed the fence is closed: `fence` raises, so no effect is made."""
+    clock = clocks.Clock()
+    first = Candidate(cluster[1], "a", clock)
+    await clock.advance(1.0)
+    first.election.fence()
+    clock.jump(6.1)
+    assert not first.election.leading
+    with pytest.raises(errors.StaleError, match="a leads no more"):
+        first.election.fence()
+    await first.stop()
+
+
+async def test_each_leadership_has_a_term_of_its_own(
+    cluster: tuple[clusters.Cluster, apis.Api],
+) -> None:
+    """`leaseTransitions` rises with each new leader, not with renewals."""
+    clock = clocks.Clock()
+    first = Candidate(cluster[1], "a", clock)
+    await clock.advance(10.0)
+    assert 1 == first.election.term
+    await first.stop()
+    second = Candidate(cluster[1], "b", clock)
+    await clock.advance(2.0)
+    assert 2 == second.election.term
+    await second.stop()
+
+
+async def test_a_heartbeat_says_where_the_replica_answers_and_goes_with_it(
+    cluster: tuple[clusters.Cluster, apis.Api],
+) -> None:
+    """The Lease of a replica is renewed while it runs and deleted when it ends."""
+    clock = clocks.Clock()
+    beat = elections.Heartbeat(
+        cluster[1],
+        namespace="tiphys-system",
+        identity="tiphys-operator-x",
+        address="10.0.0.1:9443",
+        chosen=settings.Lease(),
+        clock=clock,
+    )
+    task = asyncio.ensure_future(beat.run())
+    await clock.advance(1.0)
+    path = LEASE + "-x"
+    first = cluster[0].objects[path]
+    assert "10.0.0.1:9443" == first["metadata"]["annotations"][elections.ADDRESS]
+    await clock.advance(2.5)
+    assert first["spec"]["renewTime"] < cluster[0].objects[path]["spec"]["renewTime"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert path not in cluster[0].objects

@@ -1,0 +1,250 @@
+"""Rings, authority, leaves and caBundles over years of simulated time, and TLS while it changes."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.fakes import authorities, clocks, clusters
+from tiphys.models.domain import errors
+from tiphys.models.wire import keys as wire_keys
+from tiphys.operator import certificates, elections, keys, metrics, servers, settings, trusts
+
+AT = 1_796_000_000.0
+DAY_S = 86400.0
+KEYS = settings.Keys()
+CERTIFICATES = settings.Certificates()
+HOSTS = certificates.hosts("tiphys-operator", "tiphys-system")
+SERVER_NAME = "tiphys-operator.tiphys-system.svc"
+
+
+def test_a_new_ring_signs_at_once() -> None:
+    """The first key holds from a little before now."""
+    ring = keys.renewed(wire_keys.Ring(), AT, KEYS)
+    assert 1 == len(ring.keys)
+    assert ring.signing(AT).kid == ring.keys[0].kid
+    assert ring is not keys.renewed(ring, AT + 60, KEYS)
+    assert ring == keys.renewed(ring, AT + 60, KEYS)
+
+
+def test_each_key_is_published_before_it_signs_and_honoured_after() -> None:
+    """Over a week: 14 changes of key, each successor an hour in the ring before, no gap."""
+    ring = keys.renewed(wire_keys.Ring(), AT, KEYS)
+    seen: dict[str, float] = {key.kid: AT for key in ring.keys}
+    signers: list[str] = []
+    for minute in range(7 * 24 * 60):
+        now = AT + minute * 60.0
+        ring = keys.renewed(ring, now, KEYS)
+        for key in ring.keys:
+            seen.setdefault(key.kid, now)
+        signer = ring.signing(now)
+        if signer.kid not in signers:
+            assert not signers or now - seen[signer.kid] >= KEYS.ahead_s - 60
+            assert all(ring.named(kid) is not None for kid in signers[-1:]), (
+                "the last key is still honoured when the next one takes over"
+            )
+            signers.append(signer.kid)
+        assert 1 <= len(ring.keys) <= 3
+    assert 14 == len(signers)
+
+
+def test_a_ring_that_nobody_kept_is_made_anew() -> None:
+    """After days without a leader a key that holds is there again."""
+    ring = keys.renewed(wire_keys.Ring(), AT, KEYS)
+    later = keys.renewed(ring, AT + 9 * DAY_S, KEYS)
+    assert later.signing(AT + 9 * DAY_S).kid != ring.keys[0].kid
+
+
+def test_authorities_overlap_and_leaves_follow() -> None:
+    """Over three years: a root is trusted before it signs, and each leaf is by a trusted one."""
+    root = certificates.authority({}, AT, CERTIFICATES)
+    leaf: dict[str, bytes] = {}
+    roots: set[bytes] = set()
+    for hour in range(0, 3 * 365 * 24, 6):
+        now = AT + hour * 3600.0
+        before = root
+        root = certificates.authority(root, now, CERTIFICATES)
+        if root[certificates.CERTIFICATE] != before[certificates.CERTIFICATE]:
+            assert root[certificates.CERTIFICATE].strip() in before[certificates.CA]
+        leaf = certificates.leaf(leaf, root, now, CERTIFICATES, name="tiphys-operator", hosts=HOSTS)
+        roots.add(root[certificates.CERTIFICATE])
+        assert leaf[certificates.CA] == root[certificates.CA]
+        assert certificates.ends_at(leaf[certificates.CERTIFICATE]) > now + 5 * DAY_S
+    assert 5 == len(roots)
+
+
+def test_a_leaf_stays_while_nothing_is_due() -> None:
+    """The same bytes; another name of a host makes a new one."""
+    root = certificates.authority({}, AT, CERTIFICATES)
+    leaf = certificates.leaf({}, root, AT, CERTIFICATES, name="x", hosts=HOSTS)
+    same = certificates.leaf(leaf, root, AT + DAY_S, CERTIFICATES, name="x", hosts=HOSTS)
+    assert leaf == same
+    other = certificates.leaf(leaf, root, AT, CERTIFICATES, name="x", hosts=("y",))
+    assert ["y"] == certificates.names(other[certificates.CERTIFICATE])
+
+
+@pytest.fixture
+async def kept() -> AsyncIterator[tuple[clusters.Cluster, trusts.Keeper, clocks.Clock]]:
+    """Return a keeper that leads, on a cluster with the webhook configurations."""
+    clock = clocks.Clock(AT)
+    async with clusters.serving() as (cluster, api):
+        election = elections.Election(
+            api, namespace="tiphys-system", identity="a", chosen=settings.Lease(), clock=clock
+        )
+        leading = asyncio.ensure_future(election.run(asyncio.Event().wait))  # type: ignore[arg-type]
+        await clock.advance(1.0)
+        keeper = trusts.Keeper(
+            api,
+            election,
+            chosen=settings.OperatorSettings(namespace="tiphys-system"),
+            clock=clock,
+            measured=metrics.Metrics(),
+        )
+        yield cluster, keeper, clock
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+
+
+async def test_the_leader_makes_everything_and_then_changes_nothing(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """Five Secrets and one ConfigMap; a second look writes nothing."""
+    cluster, keeper, _ = kept
+    await keeper.once()
+    names = {path.rpartition("/")[2] for path in cluster.objects if "/secrets/" in path}
+    assert {*trusts.RINGS, *trusts.LEAVES, trusts.AUTHORITY} == names
+    public = cluster.objects["/api/v1/namespaces/tiphys-system/configmaps/tiphys-public-keys"]
+    ring = wire_keys.read(public["data"][wire_keys.OPERATOR_FIELD])
+    assert all(key.private is None for key in ring.keys)
+    version = cluster.version
+    await keeper.once()
+    assert version == cluster.version
+
+
+async def test_a_keeper_that_leads_no_more_writes_nothing(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """The fence is asked before each write."""
+    cluster, keeper, clock = kept
+    clock.jump(7.0)
+    version = cluster.version
+    with pytest.raises(errors.StaleError, match="leads no more"):
+        await keeper.once()
+    assert version == cluster.version
+
+
+def files(leaf: authorities.Leaf, *roots: authorities.Authority) -> dict[str, bytes]:
+    """Return the data of a Secret."""
+    return {
+        "tls.crt": leaf.certificate,
+        "tls.key": leaf.key,
+        "ca.crt": b"".join(root.pem for root in roots),
+    }
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[tuple[servers.Identity, int]]:
+    """Return an identity that serves, without a certificate yet, and its port."""
+
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text=servers.caller(request))
+
+    application = web.Application()
+    application.router.add_get("/", hello)
+    identity = servers.Identity()
+    runner, port = await servers.start(application, "127.0.0.1", 0, tls=identity.listening)
+    yield identity, port
+    await runner.cleanup()
+
+
+async def asked(port: int, context: ssl.SSLContext) -> str:
+    """Return who the server thinks is calling."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(
+            f"https://127.0.0.1:{port}/", ssl=context, server_hostname=SERVER_NAME
+        ) as response,
+    ):
+        return await response.text()
+
+
+async def test_certificate_and_roots_change_without_a_new_listener(
+    served: tuple[servers.Identity, int],
+) -> None:
+    """Old callers are answered until their root goes, new ones from the moment it comes."""
+    identity, port = served
+    old, new = authorities.Authority("old"), authorities.Authority("new")
+    client_old, client_new = servers.Identity(), servers.Identity()
+    client_old.take(files(old.leaf("CN=tiphys-webhook"), old, new))
+    client_new.take(files(new.leaf("CN=tiphys-webhook"), old, new))
+    with pytest.raises(aiohttp.ClientError):
+        await asked(port, client_old.calling)
+    identity.take(files(old.leaf("CN=o", names=HOSTS), old))
+    assert "tiphys-webhook" == await asked(port, client_old.calling)
+    with pytest.raises(aiohttp.ClientError):
+        await asked(port, client_new.calling)
+    identity.take(files(old.leaf("CN=o", names=HOSTS), new, old))
+    assert "tiphys-webhook" == await asked(port, client_old.calling)
+    assert "tiphys-webhook" == await asked(port, client_new.calling)
+    identity.take(files(new.leaf("CN=o", names=HOSTS), new))
+    assert "tiphys-webhook" == await asked(port, client_new.calling)
+    with pytest.raises(aiohttp.ClientError):
+        await asked(port, client_old.calling)
+
+
+async def test_strangers_are_not_answered(served: tuple[servers.Identity, int]) -> None:
+    """No certificate, one that has expired, one of another authority: each is cut in TLS."""
+    identity, port = served
+    ours, theirs = authorities.Authority("ours"), authorities.Authority("theirs")
+    identity.take(files(ours.leaf("CN=o", names=HOSTS), ours))
+    nobody = ssl.create_default_context(cadata=ours.pem.decode())
+    expired, foreign = servers.Identity(), servers.Identity()
+    expired.take(files(ours.leaf("CN=tiphys-webhook", life_s=-60.0), ours))
+    foreign.take(files(theirs.leaf("CN=tiphys-webhook"), ours))
+    for context in (nobody, expired.calling, foreign.calling):
+        with pytest.raises((aiohttp.ClientError, ConnectionError)):
+            await asked(port, context)
+
+
+async def test_a_half_written_secret_changes_nothing(
+    served: tuple[servers.Identity, int],
+) -> None:
+    """The error names it and the last good certificate goes on serving."""
+    identity, port = served
+    ours = authorities.Authority()
+    good = files(ours.leaf("CN=tiphys-webhook", names=HOSTS), ours)
+    identity.take(good)
+    for bad in ({**good, "tls.crt": good["tls.crt"][:200]}, {**good, "tls.key": b""}, {}):
+        with pytest.raises(errors.InputError, match="certificate cannot be used"):
+            identity.take(bad)
+    assert "tiphys-webhook" == await asked(port, identity.calling)
+
+
+async def test_a_follower_takes_what_the_leader_makes(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """Ring, callers' ring and leaf come by watch; a spoiled ring keeps the last one in use."""
+    cluster, keeper, clock = kept
+    identity = servers.Identity()
+    follower = trusts.Follower(
+        keeper._api, namespace="tiphys-system", clock=clock, served=identity.take
+    )
+    task = asyncio.ensure_future(follower.run())
+    await keeper.once()
+    for _ in range(20):
+        await clock.advance(0.2)
+        if follower.ready:
+            break
+    assert follower.ready
+    assert identity.version >= 1
+    kid = follower.ring.keys[0].kid
+    spoiled = {"data": {wire_keys.RING_FIELD: base64.b64encode(b"{").decode()}}
+    cluster.put("/api/v1/namespaces/tiphys-system/secrets/tiphys-keys", spoiled)
+    await clock.advance(0.5)
+    assert kid == follower.ring.keys[0].kid
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
