@@ -1,0 +1,283 @@
+"""The loop against caches that are filled by hand and an API that only takes notes."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import prometheus_client
+import pytest
+
+from tests.fakes.deciders import a_ring
+from tests.unit.operator import builders as built
+from tiphys.models.domain import decisions, errors, settings
+from tiphys.models.wire import stamps
+from tiphys.operator import (
+    apis,
+    assumptions,
+    caches,
+    clocks,
+    dispatchers,
+    objects,
+    policies,
+    snapshots,
+    tallies,
+)
+from tiphys.operator import settings as operator_settings
+
+STEP_S = 0.02
+
+
+class Api:
+    """Opens every gate that it is asked to, in the caches, as the watch would."""
+
+    def __init__(self, cached: caches.Caches) -> None:
+        self.cached = cached
+        self.opened: list[str] = []
+        self.refusals: dict[str, Exception] = {}
+        self.others: list[tuple[str, str]] = []
+        self.stamps: dict[str, decisions.Stamp] = {}
+
+    async def call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """Take a call."""
+        await asyncio.sleep(0)
+        if method != "PATCH" or options.get("content_type") != apis.JSON_PATCH:
+            self.others.append((method, path))
+            return {}
+        _, _, _, _, namespace, _, name = path.split("/")
+        key = f"{namespace}/{name}"
+        if key in self.refusals:
+            raise self.refusals[key]
+        seen = self.cached.pods.get(key)
+        if seen is None:
+            raise apis.NotFoundError("gone", status=404)
+        stamp = next(
+            step["value"]
+            for step in options["body"]
+            if step["path"].endswith("tiphys.dev~1release")
+        )
+        self.stamps[name] = stamps.decode(stamp)
+        self.opened.append(name)
+        pod = dataclasses.replace(seen.pod, gates=())
+        annotations = ((decisions.RELEASE_ANNOTATION, stamp),)
+        self.cached.pods.put(key, objects.Seen(pod=pod, version="2", annotations=annotations))
+        return {}
+
+
+class Scene:
+    """A dispatcher that runs over some nodes."""
+
+    def __init__(self, *nodes: Any, disabled: bool = False, **changes: Any) -> None:
+        self.clock = clocks.Wall()
+        self.cached = built.filled(*nodes)
+        for cache in self.cached.all:
+            cache.heard_at = self.clock.monotonic()
+        self.assumed = assumptions.Assumptions(self.clock.now)
+        pictured = snapshots.Snapshots(
+            self.cached, self.assumed, clock=self.clock.now, monotonic=self.clock.monotonic
+        )
+        self.api = Api(self.cached)
+        self.leads = True
+        ring = a_ring()
+        self.counted = tallies.Tallies(prometheus_client.CollectorRegistry())
+        self.dispatcher = dispatchers.Dispatcher(
+            self.api,  # type: ignore[arg-type]
+            self.cached,
+            pictured,
+            self.assumed,
+            policies.Policies(self.cached),
+            election=_Election(self),  # type: ignore[arg-type]
+            trust=_Trust(ring),  # type: ignore[arg-type]
+            chosen=operator_settings.Dispatch(**changes),
+            clock=self.clock,
+            counted=self.counted,
+            disabled=disabled,
+        )
+
+    def put(self, *names: str, **fields: Any) -> None:
+        """Show gated pods."""
+        for name in names:
+            self.show(built.a_seen(name, gated=True, **{"created_at": self.clock.now(), **fields}))
+
+    def show(self, seen: objects.Seen) -> None:
+        """Show a pod as the watch would."""
+        self.cached.pods.put(seen.pod.key, seen)
+
+    def bind(self, name: str, node: str) -> None:
+        """Show a pod bound."""
+        seen = self.cached.pods.get(f"genomics/{name}")
+        assert seen is not None
+        pod = dataclasses.replace(seen.pod, node=node, bound_at=self.clock.now())
+        self.show(dataclasses.replace(seen, pod=pod))
+
+    async def until(self, question: Callable[[], bool], within_s: float = 5.0) -> None:
+        """Wait until something holds."""
+        for _ in range(round(within_s / STEP_S)):
+            if question():
+                return
+            await asyncio.sleep(STEP_S)
+        raise TimeoutError(f"not within {within_s} s")
+
+
+class _Election:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    @property
+    def leading(self) -> bool:
+        return self._scene.leads
+
+    def fence(self) -> None:
+        if not self._scene.leads:
+            raise errors.StaleError("leads no more")
+
+
+@dataclasses.dataclass
+class _Trust:
+    ring: Any
+
+
+@pytest.fixture
+async def run() -> Any:
+    """Return a function that runs a scene's dispatcher until the test is over."""
+    tasks: list[asyncio.Future[None]] = []
+
+    def start(scene: Scene) -> asyncio.Future[None]:
+        scene.cached.workflows.put("genomics/exome", built.a_run("a", "b", "c"))
+        task = asyncio.ensure_future(scene.dispatcher.run())
+        tasks.append(task)
+        return task
+
+    yield start
+    for task in tasks:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_no_more_is_released_than_fits_and_room_that_appears_is_given_on(run: Any) -> None:
+    """Two pods of four cores fit on eight; the third goes when one ends."""
+    scene = Scene(built.a_node("n"))
+    scene.put("a", "b", "c", cpu_m=4000)
+    run(scene)
+    await scene.until(lambda: len(scene.api.opened) == 2)
+    first = scene.api.opened[0]
+    for name in scene.api.opened:
+        scene.bind(name, "n")
+    await asyncio.sleep(0.1)
+    assert 2 == len(scene.api.opened)
+    scene.cached.pods.drop(f"genomics/{first}")
+    await scene.until(lambda: len(scene.api.opened) == 3, within_s=1.0)
+
+
+async def test_a_refused_gate_does_not_keep_others_and_gives_its_room_back(run: Any) -> None:
+    """The one that is forbidden waits, the next takes its room."""
+    scene = Scene(built.a_node("n", cpu_m=4000))
+    scene.put("a", cpu_m=4000)
+    scene.api.refusals["genomics/a"] = apis.ForbiddenError("no", status=403)
+    run(scene)
+    await asyncio.sleep(0.1)
+    scene.put("b", cpu_m=4000)
+    await scene.until(lambda: scene.api.opened == ["b"])
+
+
+async def test_what_the_api_server_does_not_answer_comes_again(run: Any) -> None:
+    """Half a second later, without an event."""
+    scene = Scene(built.a_node("n"))
+    scene.put("a")
+    scene.api.refusals["genomics/a"] = apis.UnreachableError("busy", status=503)
+    run(scene)
+    await asyncio.sleep(0.2)
+    scene.api.refusals.clear()
+    await scene.until(lambda: scene.api.opened == ["a"], within_s=8.0)
+
+
+async def test_a_new_leader_counts_what_the_old_one_let_go(run: Any) -> None:
+    """A pod that was released and is not bound yet takes room on the node that is left for it."""
+    scene = Scene(built.a_node("n", cpu_m=4000))
+    issued = scene.clock.now()
+    stamp = stamps.encode(
+        decisions.Decision(
+            id="d-aaaaaaaaaaaaaaaaaaaa",
+            verdict=decisions.Verdict.RELEASE,
+            pod="genomics/old",
+            placement=decisions.Placement(
+                group="m5/a", selector=(("node.kubernetes.io/instance-type", "m5"),)
+            ),
+            issued_at=issued,
+        )
+    ).decode()
+    old = built.a_seen("old", cpu_m=4000, created_at=issued)
+    scene.show(dataclasses.replace(old, annotations=((decisions.RELEASE_ANNOTATION, stamp),)))
+    scene.put("a", cpu_m=4000)
+    run(scene)
+    await asyncio.sleep(0.2)
+    assert [] == scene.api.opened
+    scene.cached.pods.drop("genomics/old")
+    await scene.until(lambda: scene.api.opened == ["a"])
+
+
+async def test_planned_openings_keep_to_the_burst(run: Any) -> None:
+    """Switched off, openBurst 2: the third opens when one of two is bound."""
+    scene = Scene(built.a_node("n"), disabled=True)
+    spec = {"gate": {"openBurst": 2}}
+    policy = objects.Policy(name="p", uid="u", generation=1, spec=spec, status={})
+    scene.cached.policies.put("p", policy)
+    scene.put("a", "b", "c")
+    run(scene)
+    await scene.until(lambda: len(scene.api.opened) == 2)
+    await asyncio.sleep(0.4)
+    assert 2 == len(scene.api.opened)
+    scene.bind(scene.api.opened[0], "n")
+    await scene.until(lambda: len(scene.api.opened) == 3)
+
+
+async def test_a_pod_that_was_held_too_long_is_opened_and_counted_as_a_time_out(run: Any) -> None:
+    """Two policies' words aside: gate.maxTotal opens it although no node has room."""
+    scene = Scene(built.a_node("n", cpu_m=4000))
+    spec = {"gate": {"maxTotal": "1s", "maxHold": "1s"}}
+    policy = objects.Policy(name="p", uid="u", generation=1, spec=spec, status={})
+    scene.cached.policies.put("p", policy)
+    scene.show(built.a_seen("busy", cpu_m=4000, node="n"))
+    scene.put("a", cpu_m=4000)
+    run(scene)
+    await scene.until(lambda: scene.api.opened == ["a"], within_s=8.0)
+    await asyncio.sleep(0.05)
+    assert 1 == scene.counted.opened.labels(tallies.How.CLOCK)._value.get()
+
+
+async def test_dispatch_ends_when_the_fence_closes(run: Any) -> None:
+    """No call is made any more, and the caller sees the end."""
+    scene = Scene(built.a_node("n", cpu_m=1000))
+    task = run(scene)
+    await asyncio.sleep(0.05)
+    scene.leads = False
+    scene.put("a")
+    await asyncio.sleep(0.1)
+    assert [] == scene.api.opened
+    scene.leads = True
+    await scene.until(lambda: scene.api.opened == ["a"], within_s=3.0)
+    assert not task.done()
+
+
+async def test_old_caches_open_no_gate(run: Any) -> None:
+    """Twelve seconds without a word from the API server: nothing is known for sure."""
+    scene = Scene(built.a_node("n"))
+    for cache in scene.cached.all:
+        cache.current, cache.heard_at = False, scene.clock.monotonic() - 12
+    scene.put("a")
+    run(scene)
+    await asyncio.sleep(0.3)
+    assert [] == scene.api.opened
+
+
+async def test_the_decision_that_goes_onto_the_pod_tells_whose_it_is(run: Any) -> None:
+    """Uid of pod and Workflow, policy, rank and reason."""
+    scene = Scene(built.a_node("n"))
+    scene.put("a")
+    run(scene)
+    await scene.until(lambda: scene.api.opened == ["a"])
+    stamp = scene.api.stamps["a"]
+    assert ("uid-a", built.WORKFLOW_UID) == (stamp.pod_uid, stamp.workflow_uid)
+    assert settings.PolicySettings().stable == stamp.policy
+    assert 1 == stamp.rank
+    assert stamp.reason.startswith("Goes now to m5/a")

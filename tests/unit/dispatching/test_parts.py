@@ -1,0 +1,335 @@
+"""Conditions, Events, recoveries, several policies at once, and whom nobody steers any more."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import prometheus_client
+import pytest
+
+from tests.unit.dispatching import builders
+from tests.unit.operator import builders as built
+from tiphys.models.domain import (
+    amounts,
+    clusters,
+    decisions,
+    pods,
+    settings,
+    snapshots,
+    workflows,
+)
+from tiphys.models.planner import plans
+from tiphys.models.policies import builtins
+from tiphys.models.wire import stamps
+from tiphys.operator import (
+    conditions,
+    events,
+    objects,
+    plannings,
+    policies,
+    recoveries,
+    tallies,
+    ways,
+)
+
+
+def counted() -> tallies.Tallies:
+    """Counters of one test."""
+    return tallies.Tallies(prometheus_client.CollectorRegistry())
+
+
+class Notes:
+    """A recorder that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[str, str, str]] = []
+
+    def note(self, about: events.About, reason: str, message: str, *, warns: bool = False) -> None:
+        """Keep it."""
+        self.noted.append((about.kind, reason, message))
+
+
+def a_wait(name: str, hold: plans.Hold) -> tuple[snapshots.Waiting, plans.Hold]:
+    """A pod that waits, with why."""
+    seen = built.a_seen(name, gated=True)
+    return snapshots.Waiting(pod=seen.pod, workflow="genomics/exome"), hold
+
+
+def a_hold(name: str, **changes: Any) -> plans.Hold:
+    """A pod for which no node has room."""
+    given = {"kind": plans.HoldKind.ROOM, "reason": "No node has room.", "rank": 1, **changes}
+    return plans.Hold(uid=f"uid-{name}", **given)
+
+
+def a_conditions(api: builders.Api, clock: builders.Clock, *names: str) -> conditions.Writer:
+    """A writer of reasons that may write three a second."""
+    cached = built.filled(built.a_node("n"))
+    for name in names:
+        seen = built.a_seen(name, gated=True)
+        cached.pods.put(seen.pod.key, seen)
+    return conditions.Writer(
+        api,  # type: ignore[arg-type]
+        cached,
+        fence=lambda: None,
+        clock=clock,
+        counted=counted(),
+        recorder=Notes(),  # type: ignore[arg-type]
+        per_second=3,
+    )
+
+
+async def test_a_reason_is_written_once_until_it_changes() -> None:
+    """New numbers in the same reason are no change; another blocker is one, after a while."""
+    api, clock = builders.Api({}), builders.Clock()
+    writer = a_conditions(api, clock, "a")
+    for reason, blocker, writes in (
+        ("in 9 s", "x", 1),
+        ("in 8 s", "x", 1),
+        ("in 8 s", "y", 1),
+        ("in 7 s", "y", 2),
+    ):
+        writer.offer([a_wait("a", a_hold("a", reason=reason, blocker=blocker))], elastic=False)
+        await writer._once()
+        assert writes == len(api.calls)
+        clock.at += 4.0
+    method, path, body = api.calls[-1]
+    assert ("PATCH", "/api/v1/namespaces/genomics/pods/a/status") == (method, path)
+    assert "Tiphys: in 7 s" == body["status"]["conditions"][0]["message"]
+    assert "uid-a" == body["metadata"]["uid"]
+
+
+async def test_a_second_brings_so_many_reasons_and_no_more() -> None:
+    """Five wait, three are written, then two."""
+    api, clock = builders.Api({}), builders.Clock()
+    names = ["a", "b", "c", "d", "e"]
+    writer = a_conditions(api, clock, *names)
+    writer.offer([a_wait(name, a_hold(name)) for name in names], elastic=False)
+    await writer._once()
+    assert 3 == len(api.calls)
+    await writer._once()
+    assert 5 == len(api.calls)
+
+
+async def test_an_autoscaler_is_not_asked_for_nodes_by_pods_that_wait_for_their_turn() -> None:
+    """On an elastic cluster only what has room nowhere is marked."""
+    api, clock = builders.Api({}), builders.Clock()
+    writer = a_conditions(api, clock, "a", "b")
+    waits = [a_wait("a", a_hold("a", kind=plans.HoldKind.ORDER)), a_wait("b", a_hold("b"))]
+    writer.offer(waits, elastic=True)
+    await writer._once()
+    assert ["/api/v1/namespaces/genomics/pods/b/status"] == [path for _, path, _ in api.calls]
+
+
+def test_autoscalers_are_noticed() -> None:
+    """By Karpenter's label on a node, by the pod's name, or because the policy says so."""
+    cached = built.filled(built.a_node("n"))
+    known = policies.Policies(cached)
+    assert not conditions.elastic(known, cached)
+    pod = pods.Pod(namespace="kube-system", name="cluster-autoscaler-0", uid="u")
+    cached.pods.put(pod.key, objects.Seen(pod=pod, version="1"))
+    assert conditions.elastic(known, cached)
+
+
+async def test_events_about_one_thing_are_gathered() -> None:
+    """A second note within half a minute is one patch later, with the latest words."""
+    api, clock = builders.Api({}), builders.Clock()
+    recorder = events.Recorder(api, clock=clock, counted=counted(), per_second=10)  # type: ignore[arg-type]
+    about = events.About(kind="Pod", namespace="genomics", name="a", uid="uid-a")
+    recorder.note(about, "Waiting", "first")
+    await _runs(recorder, clock, 1.0)
+    recorder.note(about, "Waiting", "second")
+    recorder.note(about, "Waiting", "third")
+    await _runs(recorder, clock, 5.0)
+    assert ["POST"] == [method for method, _, _ in api.calls]
+    await _runs(recorder, clock, 40.0)
+    assert ["POST", "PATCH"] == [method for method, _, _ in api.calls]
+    assert ("third", 2) == (api.calls[1][2]["message"], api.calls[1][2]["count"])
+
+
+async def _runs(recorder: events.Recorder, clock: builders.Clock, length_s: float) -> None:
+    """Let a recorder write for so long."""
+    task = asyncio.ensure_future(recorder.run())
+    end = clock.at + length_s
+    for _ in range(10_000):
+        await asyncio.sleep(0)
+        if clock.at >= end:
+            break
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def a_stuck(**changes: Any) -> objects.Seen:
+    """A released pod that its nodeSelector keeps unbound for a minute."""
+    placement = decisions.Placement(group="fast", selector=(("pool", "fast"),), bind="require")
+    stamp = stamps.encode(
+        decisions.Decision(
+            id="d-aaaaaaaaaaaaaaaaaaaa",
+            verdict=decisions.Verdict.RELEASE,
+            pod="genomics/a",
+            placement=placement,
+            issued_at=built.AT,
+        )
+    ).decode()
+    seen = built.a_seen(
+        "a",
+        constraints=pods.Constraints(node_selector=(("pool", "fast"),)),
+        **changes.pop("pod", {}),
+    )
+    given = {
+        "annotations": ((decisions.RELEASE_ANNOTATION, stamp),),
+        "unscheduled_reason": "Unschedulable",
+        **changes,
+    }
+    return dataclasses.replace(seen, **given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stuck"),
+    [
+        ({}, True),
+        ({"finalizers": ("argo/status",)}, False),
+        ({"ran": True}, False),
+        ({"unscheduled_reason": ""}, False),
+        ({"annotations": ()}, False),
+        ({"pod": {"node": "n"}}, False),
+        ({"pod": {"gates": ("other/gate",)}}, False),
+        ({"pod": {"deleting": True}}, False),
+        ({"pod": {"phase": pods.Phase.RUNNING}}, False),
+        ({"pod": {"workflow_uid": ""}}, False),
+    ],
+)
+def test_only_a_pod_that_never_ran_and_that_we_misplaced_is_given_back(
+    changes: dict[str, Any], stuck: bool
+) -> None:
+    """Each condition of the rule by itself."""
+    assert stuck is recoveries.stuck(a_stuck(**changes), built.AT + 60)
+
+
+def test_a_pod_gets_its_time_to_be_bound() -> None:
+    """One that was released a moment ago is not stuck."""
+    assert not recoveries.stuck(a_stuck(), built.AT - 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lives"),
+    [
+        ({}, True),
+        ({"suspended": True}, False),
+        ({"shutting_down": True}, False),
+        ({"ended": True}, False),
+    ],
+)
+def test_argo_creates_a_pod_again_only_in_a_workflow_that_lives(
+    changes: dict[str, Any], lives: bool
+) -> None:
+    """And only for a node that it shows as Pending."""
+    workflow = dataclasses.replace(built.a_run("a").workflow, **changes)
+    pending = tuple(
+        dataclasses.replace(task, state=workflows.TaskState.PENDING) for task in workflow.tasks
+    )
+    assert lives is recoveries.lives(dataclasses.replace(workflow, tasks=pending), a_stuck().pod)
+    assert not recoveries.lives(workflow, a_stuck().pod)
+
+
+def a_chosen(name: str, ranker: str) -> policies.Chosen:
+    """What one policy decides by."""
+    return policies.Chosen(
+        choices=settings.PolicySettings(name=name),
+        ranker=builtins.named(ranker),
+        mode=settings.Mode.ENFORCE,
+    )
+
+
+def a_waiting(name: str, *, priority: int, cpu_m: int, since: float) -> snapshots.Waiting:
+    """A pod of its own workflow that waits."""
+    pod = dataclasses.replace(
+        built.a_seen(name, cpu_m=cpu_m, gated=True, priority=priority).pod, workflow_uid=name
+    )
+    return snapshots.Waiting(
+        pod=pod, workflow=f"genomics/{name}", tenant="genomics", waiting_since=since
+    )
+
+
+@pytest.mark.parametrize("important", ["first", "second"])
+def test_a_policy_never_gives_away_the_room_of_somebody_more_important_under_another(
+    important: str,
+) -> None:
+    """The important pod does not fit yet; the lesser one would, and has to leave it the room."""
+    node = built.a_node("n", cpu_m=8000)
+    room = snapshots.Room(
+        node=node,
+        group="m5/a",
+        free=node.allocatable - amounts.Amounts(4000),
+        frees_at=((built.AT + 5, amounts.Amounts(4000)),),
+        holders=("genomics/busy",),
+    )
+    other = "second" if important == "first" else "first"
+    high = a_waiting("high", priority=100, cpu_m=8000, since=built.AT)
+    low = a_waiting("low", priority=0, cpu_m=4000, since=built.AT - 50)
+    scene = snapshots.Snapshot(
+        at=built.AT,
+        groups=(clusters.Group(name="m5/a", nodes=("n",)),),
+        rooms=(room,),
+        waiting=(low, high),
+    )
+    parts = plannings.parts(
+        [
+            (high, a_chosen(important, builtins.SRWF_WAIT)),
+            (low, a_chosen(other, builtins.FIFO)),
+        ]
+    )
+    planned = plannings.Planning(100).plan(scene, parts)
+    assert ["high", "low"] == sorted(each.waiting.pod.name for each in planned)
+    assert all(isinstance(each.answer, plans.Hold) for each in planned)
+
+
+def test_two_policies_of_one_tier_do_not_block_one_another() -> None:
+    """Each pod that fits goes, whoever ranks it."""
+    node = built.a_node("n", cpu_m=8000)
+    room = snapshots.Room(node=node, group="m5/a", free=node.allocatable)
+    pods_ = [a_waiting(name, priority=0, cpu_m=4000, since=built.AT) for name in ("a", "b", "c")]
+    scene = snapshots.Snapshot(at=built.AT, rooms=(room,), waiting=tuple(pods_))
+    parts = plannings.parts(
+        [
+            (pods_[0], a_chosen("x", builtins.SRWF)),
+            (pods_[1], a_chosen("y", builtins.FIFO)),
+            (pods_[2], a_chosen("y", builtins.FIFO)),
+        ]
+    )
+    planned = plannings.Planning(100).plan(scene, parts)
+    assert 2 == sum(isinstance(each.answer, plans.Release) for each in planned)
+
+
+def test_whom_nobody_steers_any_more_is_opened_with_the_reason() -> None:
+    """Opted out, policy Off, mode by annotation, no policy for the namespace, switched off."""
+    cached = built.filled(built.a_node("n"))
+    known = policies.Policies(cached)
+    found = ways.Ways(cached, known, now=lambda: built.AT + 60)
+    cached.subscribe(lambda change: found.changed(change) and None)
+    pod = built.a_seen("a", gated=True).pod
+    cached.workflows.put("genomics/exome", built.a_run("a"))
+    assert found.of(pod).chosen is not None
+    cached.workflows.put(
+        "genomics/exome", built.a_run("a", annotations=(("tiphys.dev/mode", "off"),))
+    )
+    assert "says Off" in found.of(pod).opens
+    cached.workflows.put("genomics/exome", built.a_run("a"))
+    spec = {"selector": {"namespaceLabels": {"team": "x"}}}
+    cached.policies.put("p", objects.Policy(name="p", uid="u", generation=1, spec=spec, status={}))
+    assert "no policy" in found.of(pod).opens
+    cached.policies.drop("p")
+    cached.namespaces.put("genomics", objects.Layer(name="genomics", uid="ns"))
+    assert "not opted in" == found.of(pod).opens
+    switched = ways.Ways(cached, known, now=lambda: built.AT, disabled=True)
+    assert "TIPHYS_DISABLED" in switched.of(pod).opens
+
+
+def test_a_pod_that_is_seen_before_its_workflow_is_not_judged_at_once() -> None:
+    """Ten seconds later it is."""
+    cached = built.filled(built.a_node("n"), opted_in=False)
+    at = [built.AT + 1]
+    found = ways.Ways(cached, policies.Policies(cached), now=lambda: at[0])
+    pod = built.a_seen("a", gated=True).pod
+    assert ways.EARLY == found.of(pod)
+    at[0] += 20
+    assert "not opted in" == found.of(pod).opens
