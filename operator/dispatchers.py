@@ -215,7 +215,8 @@ class Dispatcher:
         self._told(held, picture)
         if ordered >= self._chosen.most_per_tick:
             self.wake()
-        return min([interval_s, *([0.25] if left else []), max(soon_s, 0.05)])
+        again_s = min(self._paused.values(), default=float("inf")) - self._clock.monotonic()
+        return min([interval_s, *([0.25] if left else []), max(min(soon_s, again_s), 0.05)])
 
     async def _plan(
         self,
@@ -370,6 +371,7 @@ class Dispatcher:
             self.events.note(_about(pod), "GateStaysShut", text, warns=True)
         elif outcome is tallies.Outcome.LATER:
             self._paused[pod.uid] = now_s + LATER_S
+            self._woken.set()
         if not opened:
             return
         self._counted.opened.labels(order.how).inc()
@@ -426,9 +428,8 @@ class Dispatcher:
         old = before.pod if isinstance(before, objects.Seen) else None
         if not isinstance(after, objects.Seen):
             self._busy.pop(key, None)
-            return self._loose.pop(key, "") is None or (
-                old is not None and (old.gated or bool(old.node and old.active))
-            )
+            self._loose.pop(key, None)
+            return old is not None and old.active
         pod = after.pod
         if not pod.gated:
             self._busy.pop(key, None)

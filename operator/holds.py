@@ -68,9 +68,11 @@ class Holds:
             known.since = now_s if hold.fits else None
             if hold.fits or known.spent_s:
                 fits[waiting.pod.key] = known
+            gate = each.chosen.choices.gate
             if hold.fits:
-                gate = each.chosen.choices.gate
                 soon_s = min(soon_s, gate.max_hold_s - known.spent_s)
+            if gate.max_total_s is not None:
+                soon_s = min(soon_s, waiting.waiting_since + gate.max_total_s - picture.at)
             if hold.kind is plans.HoldKind.WAIT and hold.until is not None:
                 soon_s = min(soon_s, hold.until - picture.at)
             if waiting.must_open_by is not None:

@@ -18,7 +18,7 @@ import pytest
 from lab import apis, errors, homes
 from lab.cli import displays
 from lab.controlplane import binaries, labs, manifests, processes, states, tools
-from tests.lab import operators
+from tests.lab import gates
 
 HERE = Path(__file__).parent
 LabMaker = Callable[..., homes.Home]
@@ -93,7 +93,7 @@ def tiny(labs_root: Path, kubernetes: str) -> Iterator[homes.Home]:
     Each test starts operators of its own and ends them.
     """
     home = homes.home("tiny")
-    cluster = operators.a_cluster(labs_root)
+    cluster = gates.a_cluster(labs_root)
     asked = states.Asked(kubernetes=kubernetes, cluster=str(cluster), owner=processes.current())
     labs.up(home, asked)
     yield home
@@ -103,10 +103,10 @@ def tiny(labs_root: Path, kubernetes: str) -> Iterator[homes.Home]:
 @pytest.fixture
 async def tiny_api(tiny: homes.Home) -> AsyncIterator[apis.Api]:
     """Return a client of the lab `tiny` with all rights; our kinds are there, pods are not."""
-    await operators.prepare(tiny)
+    await gates.prepare(tiny)
     async with apis.Api(tiny.kubeconfig) as client:
         yield client
-        await operators.clear(client)
+        await gates.clear(client)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import time
 
 from lab import apis, homes
-from tests.lab import operators, polls
+from tests.lab import gates, polls
 from tiphys.models.domain import decisions
 from tiphys.models.wire import stamps
 
@@ -27,7 +27,7 @@ async def _open(api: apis.Api, namespace: str, count: int, *, within_s: float) -
     """Wait until so many gates are open and return whose."""
 
     async def enough() -> set[str]:
-        found = await operators.open_pods(api, namespace)
+        found = await gates.open_pods(api, namespace)
         return found if len(found) >= count else set()
 
     return await polls.until(enough, within_s=within_s)
@@ -47,27 +47,26 @@ async def test_a_more_important_pod_goes_first_and_nobody_is_released_without_ro
             "preemptionPolicy": "Never",
         }
         await tiny_api.apply(f"{classes}/{name}", body)
-    space = await operators.a_namespace(tiny_api)
-    uid = await operators.a_workflow(tiny_api, space, "wf")
-    with operators.operator(tiny) as running:
-        await operators.dispatching(running)
-        first = [operators.a_gated_pod(f"first-{n}", "wf", uid) for n in range(4)]
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        first = [gates.a_gated_pod(f"first-{n}", "wf", uid) for n in range(4)]
         await _make(tiny_api, space, first)
         await _open(tiny_api, space, 4, within_s=20)
         low = [
-            operators.a_gated_pod(f"low-{n}", "wf", uid, priorityClassName="t-low")
-            for n in range(3)
+            gates.a_gated_pod(f"low-{n}", "wf", uid, priorityClassName="t-low") for n in range(3)
         ]
         await _make(tiny_api, space, low)
         await _make(
-            tiny_api, space, [operators.a_gated_pod("high", "wf", uid, priorityClassName="t-high")]
+            tiny_api, space, [gates.a_gated_pod("high", "wf", uid, priorityClassName="t-high")]
         )
         await asyncio.sleep(1.5)
-        assert {f"first-{n}" for n in range(4)} == await operators.open_pods(tiny_api, space)
+        assert {f"first-{n}" for n in range(4)} == await gates.open_pods(tiny_api, space)
         await _delete(tiny_api, space, "first-2")
         found = await _open(tiny_api, space, 4, within_s=10)
         assert "high" in found
-        pods = await operators.pods_of(tiny_api, space)
+        pods = await gates.pods_of(tiny_api, space)
         stamp = stamps.decode(pods["high"]["metadata"]["annotations"][decisions.RELEASE_ANNOTATION])
         assert decisions.Verdict.RELEASE is stamp.verdict
         assert pods["high"]["metadata"]["uid"] == stamp.pod_uid
@@ -78,61 +77,61 @@ async def test_a_pod_that_vanishes_is_dropped_and_the_others_go_on(
     tiny: homes.Home, tiny_api: apis.Api
 ) -> None:
     """Half of the pods are deleted while gates open; the other half all come through."""
-    space = await operators.a_namespace(tiny_api)
-    uid = await operators.a_workflow(tiny_api, space, "wf")
-    with operators.operator(tiny) as running:
-        await operators.dispatching(running)
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
         names = [f"p{n:02}" for n in range(24)]
         making = asyncio.ensure_future(
             _make(
                 tiny_api,
                 space,
-                [operators.a_gated_pod(name, "wf", uid, cpu="1", seconds=2) for name in names],
+                [gates.a_gated_pod(name, "wf", uid, cpu="1", seconds=2) for name in names],
             )
         )
         await making
         await asyncio.gather(*(_delete(tiny_api, space, name) for name in names[::2]))
 
         async def through() -> bool:
-            found = await operators.pods_of(tiny_api, space)
-            return bool(found) and not any(operators.gated(pod) for pod in found.values())
+            found = await gates.pods_of(tiny_api, space)
+            return bool(found) and not any(gates.gated(pod) for pod in found.values())
 
         await polls.until(through, within_s=40)
-        assert names[1::2] == sorted(await operators.pods_of(tiny_api, space))
+        assert names[1::2] == sorted(await gates.pods_of(tiny_api, space))
 
 
 async def test_a_policy_that_is_switched_off_opens_its_gates_some_at_a_time(
     tiny: homes.Home, tiny_api: apis.Api
 ) -> None:
     """With openBurst 4 there are never more than four pods that kube-scheduler cannot place."""
-    space = await operators.a_namespace(tiny_api)
-    uid = await operators.a_workflow(tiny_api, space, "wf")
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
     policy = {
         "apiVersion": "tiphys.dev/v1alpha1",
         "kind": "SchedulingPolicy",
         "metadata": {"name": "all"},
         "spec": {"mode": "Enforce", "gate": {"openBurst": 4}},
     }
-    await tiny_api.create(operators.POLICIES, policy)
-    with operators.operator(tiny) as running:
-        await operators.dispatching(running)
-        pods = [operators.a_gated_pod(f"p{n:02}", "wf", uid, seconds=1) for n in range(16)]
+    await tiny_api.create(gates.POLICIES, policy)
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        pods = [gates.a_gated_pod(f"p{n:02}", "wf", uid, seconds=1) for n in range(16)]
         await _make(tiny_api, space, pods)
         await _open(tiny_api, space, 4, within_s=20)
-        await tiny_api.patch(f"{operators.POLICIES}/all", {"spec": {"mode": "Off"}})
+        await tiny_api.patch(f"{gates.POLICIES}/all", {"spec": {"mode": "Off"}})
         most = 0
         end = time.monotonic() + 60
         while True:
-            found = await operators.pods_of(tiny_api, space)
+            found = await gates.pods_of(tiny_api, space)
             loose = [
                 p
                 for p in found.values()
-                if not operators.gated(p)
+                if not gates.gated(p)
                 and not p["spec"].get("nodeName")
                 and p["status"]["phase"] == "Pending"
             ]
             most = max(most, len(loose))
-            if not any(operators.gated(p) for p in found.values()):
+            if not any(gates.gated(p) for p in found.values()):
                 break
             assert time.monotonic() < end
             await asyncio.sleep(0.1)
@@ -141,11 +140,11 @@ async def test_a_policy_that_is_switched_off_opens_its_gates_some_at_a_time(
 
 async def test_who_opts_out_waits_no_longer(tiny: homes.Home, tiny_api: apis.Api) -> None:
     """Without the annotation on the namespace all of its gates open."""
-    space = await operators.a_namespace(tiny_api)
-    uid = await operators.a_workflow(tiny_api, space, "wf")
-    with operators.operator(tiny) as running:
-        await operators.dispatching(running)
-        pods = [operators.a_gated_pod(f"p{n}", "wf", uid) for n in range(8)]
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        pods = [gates.a_gated_pod(f"p{n}", "wf", uid) for n in range(8)]
         await _make(tiny_api, space, pods)
         await _open(tiny_api, space, 4, within_s=20)
         change = {"metadata": {"annotations": {"tiphys.dev/enabled": "false"}}}
@@ -157,11 +156,11 @@ async def test_a_pod_that_no_node_can_take_is_not_held(
     tiny: homes.Home, tiny_api: apis.Api
 ) -> None:
     """Forty cores fit nowhere: kube-scheduler may say so itself."""
-    space = await operators.a_namespace(tiny_api)
-    uid = await operators.a_workflow(tiny_api, space, "wf")
-    with operators.operator(tiny) as running:
-        await operators.dispatching(running)
-        await _make(tiny_api, space, [operators.a_gated_pod("huge", "wf", uid, cpu="40")])
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        await _make(tiny_api, space, [gates.a_gated_pod("huge", "wf", uid, cpu="40")])
         await _open(tiny_api, space, 1, within_s=10)
         said = [
             json.loads(line)
@@ -175,15 +174,15 @@ async def test_a_pod_that_waits_is_told_why_on_itself_and_in_events(
     tiny: homes.Home, tiny_api: apis.Api
 ) -> None:
     """Condition PodScheduled says Unschedulable with the reason, an Event says it too."""
-    space = await operators.a_namespace(tiny_api)
-    uid = await operators.a_workflow(tiny_api, space, "wf")
-    with operators.operator(tiny) as running:
-        await operators.dispatching(running)
-        pods = [operators.a_gated_pod(f"p{n}", "wf", uid) for n in range(5)]
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        pods = [gates.a_gated_pod(f"p{n}", "wf", uid) for n in range(5)]
         await _make(tiny_api, space, pods)
 
         async def told() -> apis.Object | None:
-            found = await operators.pods_of(tiny_api, space)
+            found = await gates.pods_of(tiny_api, space)
             for pod in found.values():
                 for condition in pod["status"].get("conditions", ()):
                     if condition.get("message", "").startswith("Tiphys: "):
@@ -192,7 +191,7 @@ async def test_a_pod_that_waits_is_told_why_on_itself_and_in_events(
             return None
 
         waiting = await polls.until(told, within_s=30)
-        assert operators.gated(waiting)
+        assert gates.gated(waiting)
 
         async def noted() -> set[str]:
             found = await tiny_api.get(f"/api/v1/namespaces/{space}/events")

@@ -1,0 +1,193 @@
+"""What `explain` names is what stands in the way; `verify` and `release` hold as well."""
+
+import asyncio
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from lab import apis, homes
+from tests.lab import gates, polls
+from tiphys.models.domain import decisions
+from tiphys.models.wire import stamps
+
+TRIALS = 20
+NEXT = 18
+"""Of them, in which the pod must be the next one that is released."""
+
+
+async def _ran(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `tiphys` and return what it said."""
+    return await asyncio.to_thread(
+        subprocess.run,
+        [gates.TIPHYS, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+async def _delete(api: apis.Api, key: str) -> None:
+    namespace, _, name = key.partition("/")
+    await api.call(
+        "DELETE",
+        f"/api/v1/namespaces/{namespace}/pods/{name}",
+        params={"gracePeriodSeconds": "0"},
+    )
+
+
+def _let_go(pod: apis.Object) -> tuple[float, int]:
+    """Return when a pod was released and its rank then."""
+    stamp = stamps.decode(pod["metadata"]["annotations"][decisions.RELEASE_ANNOTATION])
+    return stamp.issued_at, stamp.rank
+
+
+async def test_without_its_named_blockers_a_pod_is_the_next_one_released(
+    tiny: homes.Home, tiny_api: apis.Api
+) -> None:
+    """Twenty random gated pods: what explain names is removed, then the pod goes first."""
+    dice = random.Random(7)
+    space = await gates.a_namespace(tiny_api)
+    uids = [await gates.a_workflow(tiny_api, space, f"wf{n}") for n in range(3)]
+    path = f"/api/v1/namespaces/{space}/pods"
+    made = 0
+
+    async def refill() -> None:
+        nonlocal made
+        pods = await gates.pods_of(tiny_api, space)
+        short = 22 - len(pods)
+        for _ in range(short):
+            which = dice.randrange(3)
+            pod = gates.a_gated_pod(
+                f"p{made:03}", f"wf{which}", uids[which], cpu=dice.choice(["1", "2", "4"])
+            )
+            made += 1
+            await tiny_api.create(path, pod)
+
+    good = 0
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        for _ in range(TRIALS):
+            await refill()
+            await asyncio.sleep(1.5)
+            before = await gates.pods_of(tiny_api, space)
+            waiting = sorted(name for name, pod in before.items() if gates.gated(pod))
+            name = dice.choice(waiting)
+            said = await _ran(
+                "explain",
+                "pod",
+                f"{space}/{name}",
+                "-o",
+                "json",
+                "--operator",
+                running.url,
+                "--kubeconfig",
+                tiny.kubeconfig,
+            )
+            assert 0 == said.returncode, said.stderr
+            hold = json.loads(said.stdout)["hold"]
+            assert hold["blocker"] in hold["blockers"] or not hold["blockers"]
+            for key in dict.fromkeys(hold["blockers"] or [hold["blocker"]]):
+                await _delete(tiny_api, key)
+
+            async def gone(name: str = name) -> bool:
+                return name in await gates.open_pods(tiny_api, space)
+
+            try:
+                await polls.until(gone, within_s=6)
+            except TimeoutError:
+                continue
+            after = await gates.pods_of(tiny_api, space)
+            newly = {
+                other: _let_go(pod)
+                for other, pod in after.items()
+                if not gates.gated(pod) and gates.gated(before.get(other, pod))
+            }
+            good += name == min(newly, key=lambda other: newly[other])
+    assert good >= NEXT
+
+
+async def test_verify_holds_for_what_we_signed_and_fails_for_what_was_changed(
+    tiny: homes.Home, tiny_api: apis.Api, tmp_path: Path
+) -> None:
+    """Online, offline with the public ring, and on a copy whose decision was altered."""
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    login = ("--kubeconfig", tiny.kubeconfig)
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        body = gates.a_gated_pod("p", "wf", uid)
+        await tiny_api.create(f"/api/v1/namespaces/{space}/pods", body)
+
+        async def released() -> bool:
+            return "p" in await gates.open_pods(tiny_api, space)
+
+        await polls.until(released, within_s=20)
+    said = await _ran("verify", f"{space}/p", *login)
+    assert 0 == said.returncode, said.stdout + said.stderr
+    pod = (await gates.pods_of(tiny_api, space))["p"]
+    ring = await tiny_api.get("/api/v1/namespaces/tiphys-system/configmaps/tiphys-public-keys")
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump({**pod, "kind": "Pod"}))
+    (tmp_path / "keys.yaml").write_text(yaml.safe_dump(ring))
+    offline = ("verify", tmp_path / "pod.yaml", "--keys", tmp_path / "keys.yaml")
+    said = await _ran(*offline)
+    assert 0 == said.returncode, said.stdout + said.stderr
+    stamp = pod["metadata"]["annotations"][decisions.RELEASE_ANNOTATION]
+    pod["metadata"]["annotations"][decisions.RELEASE_ANNOTATION] = stamp.replace(
+        '"rank":1', '"rank":2'
+    )
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump({**pod, "kind": "Pod"}))
+    said = await _ran(*offline, "-o", "json")
+    assert 1 == said.returncode
+    assert "does not fit" in json.loads(said.stdout)["decisions"][0]["problems"][0]
+
+
+async def test_people_see_state_and_reasons_and_open_a_gate_by_hand(
+    tiny: homes.Home, tiny_api: apis.Api
+) -> None:
+    """status, explain of a workflow, explain -o yaml of a released pod, and release."""
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    login = ("--kubeconfig", tiny.kubeconfig)
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        for n in range(6):
+            body = gates.a_gated_pod(f"p{n}", "wf", uid)
+            await tiny_api.create(f"/api/v1/namespaces/{space}/pods", body)
+
+        async def four() -> bool:
+            return len(await gates.open_pods(tiny_api, space)) == 4
+
+        await polls.until(four, within_s=20)
+        status = await _ran("status", "-n", space, "-o", "json", *login)
+        assert 0 == status.returncode, status.stderr
+        found = json.loads(status.stdout)
+        assert f"tiphys-{running.name}" == found["leader"]
+        assert [2] == [row["pods"] for row in found["waiting"]]
+        assert space in found["optedIn"]
+        for arguments in (
+            ("status", "-A"),
+            ("explain", "workflow", "wf", "-n", space, "--operator", running.url),
+            ("explain", "pod", "p5", "-n", space, "--operator", running.url),
+            ("explain", "pod", "p5", "-n", space),
+        ):
+            said = await _ran(*arguments, *login)
+            assert 0 == said.returncode, said.stderr
+            assert "Traceback" not in said.stdout + said.stderr
+        open_now = sorted(await gates.open_pods(tiny_api, space))
+        said = await _ran("explain", "pod", open_now[0], "-n", space, "-o", "yaml", *login)
+        explained = yaml.safe_load(said.stdout)
+        assert {"op": "remove", "path": "/spec/schedulingGates/0"} in explained["patches"][
+            "release"
+        ]
+        gated = sorted({f"p{n}" for n in range(6)} - set(open_now))
+        said = await _ran("release", gated[0], "-n", space, *login)
+        assert 0 == said.returncode, said.stderr
+        assert gated[0] in await gates.open_pods(tiny_api, space)
+        said = await _ran("release", gated[0], "-n", space, *login)
+        assert 1 == said.returncode
+        said = await _ran("explain", "pod", "nobody", "-n", space, *login)
+        assert 3 == said.returncode
