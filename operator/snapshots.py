@@ -90,6 +90,8 @@ class Snapshots:
         self._regroup = True
         self._last: snapshots.Snapshot | None = None
         self._estimated = -1
+        for key, seen in cached.pods.items():
+            self._pod_changed(key, None, seen)
         cached.subscribe(self._changed)
 
     def configure(self, choices: settings.PolicySettings) -> None:

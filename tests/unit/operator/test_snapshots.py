@@ -1,0 +1,220 @@
+"""Snapshots: what is kept between two pictures never differs from one that is made from nothing."""
+
+import dataclasses
+import random
+
+import pytest
+
+from tests.fakes import clocks
+from tests.unit.operator import builders
+from tiphys.argo import clocks as argo_clocks
+from tiphys.models.domain import pods, settings, snapshots, workflows
+from tiphys.models.estimators import books, histories
+from tiphys.operator import assumptions, caches, estimates, objects
+from tiphys.operator import snapshots as pictures
+
+AT = builders.AT
+
+
+def a_picture(
+    cached: caches.Caches, kept: estimates.Estimates | None = None
+) -> tuple[pictures.Snapshots, assumptions.Assumptions, clocks.Clock]:
+    """Return snapshots of some caches, with their assumptions and clock."""
+    clock = clocks.Clock(AT + 100)
+    assumed = assumptions.Assumptions(clock.now)
+    made = pictures.Snapshots(
+        cached, assumed, clock=clock.now, monotonic=clock.monotonic, estimates=kept
+    )
+    return made, assumed, clock
+
+
+def put(cached: caches.Caches, seen: objects.Seen) -> None:
+    """Put a pod by its key."""
+    cached.pods.put(seen.pod.key, seen)
+
+
+def test_rooms_are_allocatable_less_bound_and_assumed() -> None:
+    """Ended pods take nothing; what frees when stands beside it."""
+    cached = builders.filled(builders.a_node("n"))
+    made, assumed, _ = a_picture(cached)
+    put(cached, builders.a_seen("a", node="n", phase=pods.Phase.RUNNING, started_at=AT))
+    put(cached, builders.a_seen("b", node="n", phase=pods.Phase.SUCCEEDED))
+    assumed.assume(
+        assumptions.Assumed(
+            pod="genomics/c",
+            node="n",
+            requests=builders.a_seen("c").pod.requests,
+            expires_at=AT + 200,
+            ends_at=AT + 150,
+        )
+    )
+    (room,) = made.current().rooms
+    assert (6000, "m5/a") == (room.free.cpu_m, room.group)
+    assert {"genomics/a", "genomics/c"} == set(room.holders)
+
+
+def test_a_waiting_pod_knows_what_is_left_of_its_workflow() -> None:
+    """Three tasks of 60 s on one core in a row, none has ended."""
+    cached = builders.filled(builders.a_node("n"))
+    cached.workflows.put("genomics/exome", builders.a_run("1", "2", "3"))
+    made, _, _ = a_picture(cached)
+    put(cached, builders.a_seen("1", gated=True))
+    put(cached, builders.a_seen("3", gated=True))
+    first, last = made.current().waiting
+    assert (180.0, 180.0) == (first.remaining_work, first.remaining_path_s)
+    assert (180.0, 60.0) == (last.remaining_work, last.remaining_path_s)
+    assert AT + 4 * 180.0 == first.deadline_at
+
+
+def test_a_deadline_nearby_wins_over_the_factor() -> None:
+    """`tiphys.dev/deadline` on the Workflow, from its creation."""
+    cached = builders.filled(builders.a_node("n"))
+    run = builders.a_run("1", annotations=(("tiphys.dev/deadline", "90s"),))
+    cached.workflows.put("genomics/exome", run)
+    made, _, _ = a_picture(cached)
+    put(cached, builders.a_seen("1", gated=True))
+    assert AT + 90 == made.current().waiting[0].deadline_at
+
+
+def test_a_pod_that_was_created_again_has_waited_since_its_node_began() -> None:
+    """Argo's node keeps its start; its timeout counts from there as well."""
+    cached = builders.filled(builders.a_node("n"))
+    run = builders.a_run("1")
+    task = dataclasses.replace(
+        run.workflow.tasks[0], started_at=AT, state=workflows.TaskState.PENDING
+    )
+    run = dataclasses.replace(run, workflow=dataclasses.replace(run.workflow, tasks=(task,)))
+    cached.workflows.put("genomics/exome", run)
+    made, _, _ = a_picture(cached)
+    timeout = argo_clocks.Clock(name="timeout", at=AT + 50 + 300, to_end=False)
+    seen = builders.a_seen("1", gated=True, created_at=AT + 50)
+    put(cached, dataclasses.replace(seen, clocks=(timeout,)))
+    (waiting,) = made.current().waiting
+    assert AT == waiting.waiting_since
+    assert AT + 300 - pictures.START_S == waiting.must_open_by
+
+
+def test_a_holder_of_a_lock_inherits_the_priority_of_who_waits() -> None:
+    """By the names of the locks."""
+    cached = builders.filled(builders.a_node("n"))
+    holder = builders.a_run("1")
+    holder = dataclasses.replace(
+        holder, workflow=dataclasses.replace(holder.workflow, locks=("genomics/Mutex/m",))
+    )
+    waiter = dataclasses.replace(
+        builders.a_run("1", uid="other"),
+    )
+    waiter = dataclasses.replace(
+        waiter,
+        workflow=dataclasses.replace(
+            waiter.workflow, name="urgent", priority=9, waits_for=("genomics/Mutex/m",)
+        ),
+    )
+    cached.workflows.put("genomics/exome", holder)
+    cached.workflows.put("genomics/urgent", waiter)
+    made, _, _ = a_picture(cached)
+    put(cached, builders.a_seen("1", gated=True))
+    (waiting,) = made.current().waiting
+    assert (("genomics/urgent",), 9) == (waiting.urgency_of, waiting.urgency_priority)
+
+
+def test_new_estimates_reach_every_waiting_pod_within_some_pictures() -> None:
+    """A hundred a picture, so that no call takes long."""
+    cached, kept = builders.filled(builders.a_node("n")), estimates.Estimates()
+    cached.workflows.put("genomics/exome", builders.a_run(*map(str, range(250))))
+    made, _, _ = a_picture(cached, kept)
+    for place in range(250):
+        put(cached, builders.a_seen(str(place), gated=True))
+    assert {60.0} == {each.duration.centre_s for each in made.current().waiting}
+    row = histories.Row(identity=builders.an_identity(), duration_s=7.0, run="w", group="m5/a")
+    kept.learn(books.learn([row]), at=AT)
+    made.current()
+    made.current()
+    found = {round(each.duration.centre_s, 6) for each in made.current().waiting}
+    assert {7.0} == found
+
+
+def test_the_same_picture_is_given_while_nothing_changes() -> None:
+    """Until a tenth of the interval has passed; a change makes a new one at once."""
+    cached = builders.filled(builders.a_node("n"))
+    made, _, clock = a_picture(cached)
+    first = made.current()
+    assert first is made.current()
+    put(cached, builders.a_seen("a", node="n"))
+    second = made.current()
+    assert second is not first
+    assert second.version > first.version
+    clock.jump(0.6)
+    assert made.current() is not second
+
+
+def test_tight_quotas_and_shares_are_told() -> None:
+    """Namespaces by name; the dominant share of what runs."""
+    cached = builders.filled(builders.a_node("n"))
+    quota = objects.Quota(namespace="genomics", name="q", hard=(("pods", 10),), used=(("pods", 8),))
+    cached.quotas.put("genomics/q", quota)
+    made, _, _ = a_picture(cached)
+    made.configure(settings.PolicySettings(tenant_weights=(("genomics", 3.0),)))
+    put(cached, builders.a_seen("a", node="n", cpu_m=4000))
+    picture = made.current()
+    assert ("genomics",) == picture.tight_namespaces
+    assert (("genomics", 3.0, 0.5),) == picture.tenants
+    cached.pods.drop("genomics/a")
+    assert (("genomics", 3.0, 0.0),) == made.current().tenants
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kept_pictures_equal_new_ones(seed: int) -> None:
+    """300 random changes; after each the kept picture is what a new one would be."""
+    rng = random.Random(seed)
+    cached = builders.filled(*(builders.a_node(f"n{i}", rack=str(i % 3)) for i in range(5)))
+    names = [str(i) for i in range(12)]
+    cached.workflows.put("genomics/exome", builders.a_run(*names))
+    made, _, _ = a_picture(cached)
+    for _ in range(300):
+        change(rng, cached, names)
+        if rng.random() < 0.3:
+            fresh, _, _ = a_picture(cached)
+            assert bare(fresh.current()) == bare(made.current())
+
+
+def change(rng: random.Random, cached: caches.Caches, names: list[str]) -> None:
+    """Change something."""
+    what, name = rng.random(), rng.choice(names)
+    if what < 0.5:
+        bound = rng.random() < 0.5
+        phase = rng.choice([pods.Phase.PENDING, pods.Phase.RUNNING, pods.Phase.SUCCEEDED])
+        put(
+            cached,
+            builders.a_seen(
+                name,
+                gated=not bound,
+                node=f"n{rng.randrange(6)}" if bound else "",
+                phase=phase if bound else pods.Phase.PENDING,
+                cpu_m=rng.choice([500, 1000, 4000]),
+                created_at=AT + rng.randrange(50),
+            ),
+        )
+    elif what < 0.7:
+        cached.pods.drop(f"genomics/{name}")
+    elif what < 0.85:
+        node = f"n{rng.randrange(6)}"
+        if rng.random() < 0.3:
+            cached.nodes.drop(node)
+        else:
+            cached.nodes.put(node, builders.a_node(node, rack=str(rng.randrange(3))))
+    else:
+        cached.workflows.put("genomics/exome", builders.a_run(*rng.sample(names, 6)))
+
+
+def bare(picture: snapshots.Snapshot) -> snapshots.Snapshot:
+    """Return a picture without what rests on when it was made.
+
+    Tenants that are idle now, the first look at a workflow's path, and nearby nodes, which are
+    looked at again within `STALE_OUTLOOK_S`.
+    """
+    busy = tuple(tenant for tenant in picture.tenants if tenant[2] > 0)
+    waiting = tuple(
+        dataclasses.replace(each, deadline_at=None, near=()) for each in picture.waiting
+    )
+    return dataclasses.replace(picture, tenants=busy, waiting=waiting)
