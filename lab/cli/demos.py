@@ -68,9 +68,9 @@ def demo(
     folder = into or results.REPOSITORY / "build" / "reports"
     for item in measured:
         measurements.write(folder / f"{LAB}-{item.run}-{item.arm}.json", item)
-    page_path = folder / f"{LAB}-{measured[0].run}.html"
-    pages.write(page_path, measured)
     found = _compared(measured)
+    page_path = folder / f"{LAB}-{measured[0].run}.html"
+    pages.write(page_path, measured, note=in_words(found) if found else "")
     results_path = results.write(
         "demo",
         seed=seed,

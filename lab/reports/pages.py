@@ -22,8 +22,8 @@ FOLDER = Path(__file__).parent / "page"
 SCRIPTS = ("scales.js", "gantt.js", "curves.js", "main.js")
 
 
-def render(arms: Sequence[measurements.Measurement]) -> str:
-    """Return the page; the first arm says what the experiment was."""
+def render(arms: Sequence[measurements.Measurement], *, note: str = "") -> str:
+    """Return the page; the first arm says what the experiment was, `note` what came of it."""
     first = arms[0]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
@@ -48,6 +48,7 @@ def render(arms: Sequence[measurements.Measurement]) -> str:
             f"time {first.speed:g} times faster",
             f"run {first.run}",
         ],
+        note=note,
         arms=[_arm(arm) for arm in arms],
         workflow_heads=tables.WORKFLOW_HEADS,
         template_heads=tables.TEMPLATE_HEADS,
@@ -67,9 +68,9 @@ def render(arms: Sequence[measurements.Measurement]) -> str:
     )
 
 
-def write(path: Path, arms: Sequence[measurements.Measurement]) -> None:
+def write(path: Path, arms: Sequence[measurements.Measurement], *, note: str = "") -> None:
     """Write the page; the file appears whole or not at all."""
-    records.write_whole(path, render(arms).encode())
+    records.write_whole(path, render(arms, note=note).encode())
 
 
 def _arm(arm: measurements.Measurement) -> dict[str, Any]:
