@@ -100,7 +100,7 @@ class Writer:
         pod, now = waiting.pod, self._clock.now()
         self._told[pod.key] = _Told(hold.uid, _about(hold), self._clock.monotonic())
         self._events.note(
-            events.About(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid),
+            events.of_pod(pod),
             "Waiting",
             hold.reason,
         )

@@ -12,7 +12,7 @@ import hashlib
 
 import structlog
 
-from tiphys.models.domain import errors
+from tiphys.models.domain import errors, pods
 from tiphys.operator import apis, clocks, tallies
 
 AGAIN_S = 30.0
@@ -146,3 +146,8 @@ class Recorder:
             "source": {"component": self._component},
             "reportingComponent": self._component,
         }
+
+
+def of_pod(pod: pods.Pod) -> About:
+    """Return a pod as what an Event is about."""
+    return About(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
