@@ -161,11 +161,11 @@ class Board:
         """Say whether a start now leaves alone what is kept there."""
         if node not in self.firm:
             return True
-        return self._earliest(node, asked, lasts_s, (Grip.END, Grip.FIRM)) <= self.at
+        return self._earliest(node, asked, lasts_s, heeds_soft=False) <= self.at
 
     def earliest(self, node: int, asked: Row, lasts_s: float) -> float:
         """Return when a node has room for so long, all that is booked counted; or NEVER."""
-        return self._earliest(node, asked, lasts_s, tuple(Grip))
+        return self._earliest(node, asked, lasts_s, heeds_soft=True)
 
     def in_the_way(self, node: int, asked: Row) -> tuple[tuple[str, ...], float]:
         """Return who must end on a node before `asked` fits, and when that is expected."""
@@ -189,26 +189,32 @@ class Board:
             place -= 1
         changes.insert(place, change)
 
-    def _earliest(self, node: int, asked: Row, lasts_s: float, grips: tuple[Grip, ...]) -> float:
+    def _earliest(self, node: int, asked: Row, lasts_s: float, *, heeds_soft: bool) -> float:
         """Sweep over the changes once; a start holds if the room lasts as long as the run."""
+        needs = [(place, amount) for place, amount in enumerate(asked) if amount > 0]
         free = self.free[node].tolist()
-        start = self.at if holds(free, asked) else NEVER
-        changes = [change for change in self.changes(node) if change.grip in grips]
-        place = 0
-        while place < len(changes):
-            time = changes[place].time
-            if time >= start + lasts_s:
-                return start
-            while place < len(changes) and changes[place].time == time:
-                free = [
-                    have + more for have, more in zip(free, changes[place].amounts, strict=True)
-                ]
-                place += 1
-            if not holds(free, asked):
+        start = self.at
+        for place, amount in needs:
+            if free[place] < amount:
                 start = NEVER
-            elif start == NEVER:
-                start = time
-        return start
+        last = self.at
+        for change in self.changes(node):
+            if change.grip is Grip.SOFT and not heeds_soft:
+                continue
+            if change.time > last:
+                # All that happens at `last` is counted: judge the stretch that begins there.
+                if any(free[place] < amount for place, amount in needs):
+                    start = NEVER
+                elif start == NEVER:
+                    start = last
+                if change.time >= start + lasts_s:
+                    return start
+                last = change.time
+            for place, more in enumerate(change.amounts):
+                free[place] += more
+        if any(free[place] < amount for place, amount in needs):
+            return NEVER
+        return last if start == NEVER else start
 
 
 def holds(free: Sequence[float], asked: Row) -> bool:

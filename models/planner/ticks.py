@@ -127,7 +127,7 @@ class Tick:
     def _leave(self, order: orders.Order) -> None:
         """Note all that were not looked at, in order; shares do not count for them."""
         seen = np.zeros(len(order.sequence), dtype=np.bool_)
-        seen[[each.index for each in (*self.placed, *self.held)]] = True
+        seen[[each.index for each in self.placed] + [each.index for each in self.held]] = True
         self.unasked = order.sequence[~seen[order.sequence]].tolist()
 
     def run(self, most_releases: int | None = None) -> plans.Plan:
