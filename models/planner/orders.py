@@ -51,11 +51,15 @@ class Order:
 
 
 def of(
-    snapshot: snapshots.Snapshot, policy: rankings.Policy, choices: settings.PolicySettings
+    snapshot: snapshots.Snapshot,
+    policy: rankings.Policy,
+    choices: settings.PolicySettings,
+    *,
+    cores: float,
 ) -> Order:
-    """Return the order of the waiting pods."""
+    """Return the order of the waiting pods; `cores` as in `overdues.backlog_s`."""
     waiting = snapshot.waiting
-    after_s = overdues.after_s(snapshot, choices)
+    after_s = overdues.after_s(snapshot, choices, cores=cores)
     if not waiting:
         nothing = np.zeros(0, dtype=np.int64)
         return Order([], nothing, nothing, after_s, {})

@@ -11,16 +11,17 @@ BACKLOG_PART = 1.0
 """Part of the backlog's time that a pod may wait (sweep: docs/policies.md)."""
 
 
-def after_s(snapshot: snapshots.Snapshot, choices: settings.PolicySettings) -> float:
+def after_s(
+    snapshot: snapshots.Snapshot, choices: settings.PolicySettings, *, cores: float
+) -> float:
     """Return the wait in seconds after which a pod goes first."""
-    return max(choices.overdue_after_s, BACKLOG_PART * backlog_s(snapshot))
+    return max(choices.overdue_after_s, BACKLOG_PART * backlog_s(snapshot, cores=cores))
 
 
-def backlog_s(snapshot: snapshots.Snapshot) -> float:
-    """Return how long the cluster needs for the remaining work of all waiting workflows."""
+def backlog_s(snapshot: snapshots.Snapshot, *, cores: float) -> float:
+    """Return how long the cluster needs for the remaining work of all waiting workflows.
+
+    `cores` are those of the cluster, each counted by the speed of its group.
+    """
     work = {waiting.workflow: waiting.remaining_work for waiting in snapshot.waiting}
-    factors = dict(snapshot.group_factors)
-    cores = sum(
-        room.node.allocatable.cpu_m / 1000 / factors.get(room.group, 1.0) for room in snapshot.rooms
-    )
     return sum(work.values()) / cores if cores else 0.0

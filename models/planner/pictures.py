@@ -73,6 +73,8 @@ class Picture:
         """[N] when the first of what runs there is expected to end, unix seconds."""
         self.masks = masks.Masks((), ())
         self.speeds = speeds.Speeds((), ())
+        self.cores = 0.0
+        """Cores of all nodes, each counted by the speed of its group."""
         self.selectors: dict[str, clusters.Group] = {}
         self._moulds: dict[tuple[masks.Signature, amounts.Amounts], Mould] = {}
         self._pods: dict[str, object] = {}
@@ -123,6 +125,11 @@ class Picture:
         if not same_groups or self._factors != snapshot.group_factors:
             self._factors = snapshot.group_factors
             self.speeds = speeds.Speeds(self.rooms, snapshot.group_factors)
+            factors = dict(snapshot.group_factors)
+            self.cores = sum(
+                room.node.allocatable.cpu_m / 1000 / factors.get(room.group, 1.0)
+                for room in self.rooms
+            )
         if self._groups is not snapshot.groups:
             self._groups = snapshot.groups
             self.selectors = {group.name: group for group in snapshot.groups}

@@ -73,7 +73,7 @@ class Planner:
         scene = dataclasses.replace(snapshot, waiting=(*crowd, waiting))
         self._picture.see(snapshot, choices, scene.waiting)
         tick = ticks.Tick(self._picture, scene, policy, choices=choices)
-        order = orders.of(scene, policy, choices)
+        order = orders.of(scene, policy, choices, cores=self._picture.cores)
         words = reasons.Words(tick, order)
         index, rank = len(crowd), 1 + len(snapshot.waiting)
         placed = tick.settle(index, rank)

@@ -102,7 +102,7 @@ class Tick:
 
     def walk(self, most_releases: int | None = None) -> orders.Order:
         """Decide on every pod, without words: `placed` and `held` are filled."""
-        order = orders.of(self.snapshot, self.policy, self.choices)
+        order = orders.of(self.snapshot, self.policy, self.choices, cores=self.picture.cores)
         shares = orders.Shares(self.snapshot, self.choices, self.picture.capacity().tolist())
         rank = 0
         for number, line in enumerate(order.lines):
