@@ -55,9 +55,13 @@ def _broken(review: dict[str, Any], chance: random.Random) -> None:
     if kind == 0:
         del owner[key]
     elif kind == 1:
-        owner[key] = [copy.deepcopy(owner[key])] * chance.choice((1, 2, 50))
+        # Never many of something large: five such changes would make gigabytes of one body.
+        many = 50 if len(json.dumps(owner[key])) < 100 else 2
+        owner[key] = [copy.deepcopy(owner[key])] * chance.choice((1, many))
     elif kind == 2 and isinstance(owner, dict):
-        owner[chance.choice((*OURS, "name", "uid", "spec", "metadata"))] = chance.choice(JUNK)
+        owner[chance.choice((*OURS, "name", "uid", "spec", "metadata"))] = copy.deepcopy(
+            chance.choice(JUNK)
+        )
     elif kind == 3:
         owner[key] = json.loads("[" * 40 + "]" * 40)
     else:

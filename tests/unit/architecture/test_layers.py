@@ -28,6 +28,9 @@ PLANTED = [
     ("models", "tiphys.models.b", "import kopf"),
     ("model-layers", "tiphys.models.sim", "from tiphys.models import train"),
     ("model-layers", "tiphys.models.features", "from tiphys.models import sim"),
+    ("wire", "tiphys.models.wire.a", "import yaml"),
+    ("wire", "tiphys.models.wire.b", "from tiphys import argo"),
+    ("model-layers", "tiphys.models.wire.c", "from tiphys.models import policies"),
     ("webhook", "tiphys.webhook.a", "import kopf"),
     ("webhook", "tiphys.webhook.b", "from tiphys.models import physics"),
     ("ebpf", "tiphys.ebpf.a", "import kubernetes"),
@@ -42,6 +45,8 @@ HARMLESS = [
     ("tiphys.models.train", "from tiphys.models import sim"),
     ("tiphys.models.planner", "from tiphys.models import sim"),
     ("tiphys.operator.e", "from tiphys.models import planner"),
+    ("tiphys.operator.f", "from tiphys.models import wire"),
+    ("tiphys.webhook.d", "from tiphys.models.wire import keys"),
     ("lab.a", "from tiphys import argo, ebpf, webhook\nfrom tiphys.operator import dispatch"),
 ]
 
