@@ -8,7 +8,7 @@ in which all that waits could be done: no pod waits longer than if everything el
 from tiphys.models.domain import settings, snapshots
 
 BACKLOG_PART = 1.0
-"""Part of the backlog's time that a pod may wait (sweep: docs/policies.md)."""
+"""Part of the backlog's time that a pod may wait (docs/policies.md says what is known)."""
 
 
 def after_s(

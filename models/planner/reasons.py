@@ -59,6 +59,7 @@ class Words:
         self._masked: dict[int, tuple[decisions.Masked, ...]] = {}
         self._lacks: dict[int, Lack] = {}
         self._nevers: dict[int, str] = {}
+        self._takers: dict[int, int] = {}
         self._meets: dict[tuple[int, int], bool] = {}
         self._groups: dict[str, npt.NDArray[np.int64]] = {}
 
@@ -272,14 +273,7 @@ class Words:
         tick = self._tick
         waiting = tick.snapshot.waiting
         mine = waiting[held.index]
-        took = next(
-            (
-                placed.index
-                for placed in reversed(tick.placed)
-                if placed.rank < held.rank and placed.node >= 0 and held.shape.may[placed.node]
-            ),
-            -1,
-        )
+        took = self._took(held)
         if took < 0:
             return plans.Hold(
                 uid=uid,
@@ -308,6 +302,24 @@ class Words:
             blockers=before,
             rank=held.rank,
         )
+
+    def _took(self, held: ticks.Held) -> int:
+        """Return the last that was placed before a pod where it could be too; -1 if none was."""
+        placed = self._tick.placed
+        last = not placed or held.rank > placed[-1].rank
+        if last and id(held.shape) in self._takers:
+            return self._takers[id(held.shape)]
+        took = next(
+            (
+                each.index
+                for each in reversed(placed)
+                if each.rank < held.rank and each.node >= 0 and held.shape.may[each.node]
+            ),
+            -1,
+        )
+        if last:
+            self._takers[id(held.shape)] = took
+        return took
 
     def _before(self, held: ticks.Held, place: int) -> tuple[str, ...]:
         """Return who goes before a pod and could use the same nodes; empty beyond MOST_AHEAD."""

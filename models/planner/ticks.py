@@ -19,7 +19,7 @@ MOST_KEPT = 16
 """Pods for which room is kept at a time; more would leave nothing to fill in behind."""
 HEADS_KEPT = 4
 """Pods at the head of any order for which room is kept, so that large ones are not passed by for
-ever by small ones (EASY backfilling keeps it for one, Lifka 1995; sweep: docs/policies.md)."""
+ever by small ones (EASY backfilling keeps it for one, Lifka 1995; docs/policies.md)."""
 MOST_EXPECTED = 64
 """Held pods whose later starts count when one behind asks what a wait would give it."""
 MOST_WAITS = 64
