@@ -8,7 +8,7 @@ runs in one event loop, so a reader that does not await sees one consistent pict
 import dataclasses
 import enum
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tiphys.models.domain import clusters, pods, workflows
 from tiphys.operator import objects
@@ -127,6 +127,10 @@ class Pods(Cache[objects.Seen]):
         """Return the pods that a Workflow controls, in no order."""
         return [self._values[key] for key in self._by_workflow.get(uid, ())]
 
+    def count_of_workflow(self, uid: str) -> int:
+        """Return how many pods a Workflow controls."""
+        return len(self._by_workflow.get(uid, ()))
+
     def on_node(self, name: str) -> list[objects.Seen]:
         """Return the pods that are bound to a node, ended ones too, in no order."""
         return [self._values[key] for key in self._by_node.get(name, ())]
@@ -202,16 +206,11 @@ class Caches:
         self.version = 0
         """Rises with each change of any cache."""
         self._listeners: list[Listener] = []
-
-    @property
-    def all(self) -> tuple[Cache[object], ...]:
-        """All caches."""
-        return tuple(value for value in vars(self).values() if isinstance(value, Cache))
-
-    @property
-    def deciding(self) -> tuple[Cache[object], ...]:
+        self.all: tuple[Cache[Any], ...] = tuple(
+            value for value in vars(self).values() if isinstance(value, Cache)
+        )
+        self.deciding = tuple(cache for cache in self.all if cache.kind in NEEDED)
         """The caches without which no decision is made: what runs where, and for whom."""
-        return tuple(cache for cache in self.all if cache.kind in NEEDED)
 
     @property
     def synced(self) -> bool:

@@ -1,36 +1,44 @@
 """Whose annotations opt a workflow in, looked up in the caches."""
 
+import functools
+
 from tiphys.models.domain import optins
 from tiphys.operator import caches, objects
+
+Written = tuple[optins.Kind, str, tuple[tuple[str, str], ...]]
+"""Kind, key and annotations of one layer."""
 
 
 def of(cached: caches.Caches, namespace: str, run: objects.Run | None) -> optins.OptIn:
     """Return what the annotations around a workflow come to; without `run` the namespace's."""
-    layers: list[optins.Layer] = []
-
-    def add(kind: optins.Kind, name: str, annotations: tuple[tuple[str, str], ...]) -> None:
-        if annotations:
-            layers.append(optins.Layer(kind=kind, name=name, annotations=dict(annotations)))
-
+    layers: list[Written] = []
     space = cached.namespaces.get(namespace)
     if space is not None:
-        add(optins.Kind.NAMESPACE, namespace, space.annotations)
+        layers.append((optins.Kind.NAMESPACE, namespace, space.annotations))
     if run is not None:
-        add(optins.Kind.WORKFLOW, run.workflow.key, run.annotations)
+        layers.append((optins.Kind.WORKFLOW, run.workflow.key, run.annotations))
         cron = cached.cron_workflows.get(run.cron_workflow)
         if cron is not None:
-            add(optins.Kind.CRON_WORKFLOW, run.cron_workflow, cron.layer.annotations)
+            kind = optins.Kind.CRON_WORKFLOW
+            layers.append((kind, run.cron_workflow, cron.layer.annotations))
         template = cached.templates.get(run.template)
         if template is not None:
-            add(optins.Kind.WORKFLOW_TEMPLATE, run.template, template.layer.annotations)
+            kind = optins.Kind.WORKFLOW_TEMPLATE
+            layers.append((kind, run.template, template.layer.annotations))
         cluster = cached.cluster_templates.get(run.cluster_template)
         if cluster is not None:
-            add(
-                optins.Kind.CLUSTER_WORKFLOW_TEMPLATE,
-                run.cluster_template,
-                cluster.layer.annotations,
-            )
-    return optins.resolve(layers)
+            kind = optins.Kind.CLUSTER_WORKFLOW_TEMPLATE
+            layers.append((kind, run.cluster_template, cluster.layer.annotations))
+    return _resolved(tuple(layer for layer in layers if layer[2]))
+
+
+@functools.lru_cache(maxsize=4096)
+def _resolved(layers: tuple[Written, ...]) -> optins.OptIn:
+    """Resolve once what hundreds of pods of one workflow ask for."""
+    return optins.resolve(
+        optins.Layer(kind=kind, name=name, annotations=dict(annotations))
+        for kind, name, annotations in layers
+    )
 
 
 def listed(cached: caches.Caches, excluded: frozenset[str]) -> tuple[str, ...]:

@@ -352,9 +352,9 @@ class Snapshots:
 
     def _near(self, pod: pods.Pod) -> tuple[str, ...]:
         """Return the nodes of the pods of the same workflow; of a very large one none."""
-        siblings = self._caches.pods.of_workflow(pod.workflow_uid)
-        if len(siblings) > MOST_SIBLINGS:
+        if self._caches.pods.count_of_workflow(pod.workflow_uid) > MOST_SIBLINGS:
             return ()
+        siblings = self._caches.pods.of_workflow(pod.workflow_uid)
         return tuple(sorted({seen.pod.node for seen in siblings if seen.pod.node}))
 
     def _tenants(self) -> tuple[tuple[str, float, float], ...]:

@@ -42,8 +42,7 @@ class Clock:
         self._at += length_s
 
 
-async def settled(seconds: float = 0.02) -> None:
-    """Let everything run that can: real sockets take some turns of the loop."""
-    end = asyncio.get_running_loop().time() + seconds
-    while asyncio.get_running_loop().time() < end:
-        await asyncio.sleep(0.001)
+async def settled(turns: int = 40) -> None:
+    """Let everything run that can; client and server share this loop, so turns count, not time."""
+    for _ in range(turns):
+        await asyncio.sleep(0.0005)

@@ -1,0 +1,174 @@
+"""Policies and settings: who is meant, what is refused, what the leader writes about them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import clocks, clusters
+from tests.unit.operator import builders
+from tiphys.models.domain import errors, optins, settings
+from tiphys.models.policies import builtins
+from tiphys.operator import caches, elections, objects, policies, statuses
+from tiphys.operator import optins as lookups
+from tiphys.operator import settings as operator_settings
+
+OPTED_IN = optins.OptIn(enabled=True)
+
+
+def put(cached: caches.Caches, name: str, **spec: Any) -> None:
+    """Put a SchedulingPolicy."""
+    policy = objects.Policy(name=name, uid=name, generation=1, spec=spec, status={})
+    cached.policies.put(name, policy)
+
+
+def labelled(cached: caches.Caches, **labels: str) -> None:
+    """Give the namespace genomics some labels."""
+    layer = objects.Layer(name="genomics", uid="ns", labels=tuple(sorted(labels.items())))
+    cached.namespaces.put("genomics", layer)
+
+
+def test_without_any_policy_the_documented_default_holds() -> None:
+    """Enforce, smallest remaining work with waits."""
+    chosen = policies.Policies(builders.filled()).choose("genomics", OPTED_IN)
+    assert (settings.Mode.ENFORCE, builtins.SRWF_WAIT) == (chosen.mode, chosen.ranker.name)
+
+
+def test_the_most_particular_policy_is_taken() -> None:
+    """By number of labels, then by name; with none that fits nobody is steered."""
+    cached = builders.filled()
+    known = policies.Policies(cached)
+    put(cached, "b", selector={"namespaceLabels": {"team": "g"}})
+    put(cached, "a", selector={"namespaceLabels": {"team": "g"}})
+    put(cached, "c", selector={"namespaceLabels": {"team": "g", "tier": "1"}})
+    assert settings.Mode.OFF == known.of_namespace("genomics").mode
+    labelled(cached, team="g")
+    assert "a" == known.of_namespace("genomics").name
+    labelled(cached, team="g", tier="1")
+    assert "c" == known.of_namespace("genomics").name
+    put(cached, "all")
+    labelled(cached)
+    assert "all" == known.of_namespace("genomics").name
+    assert "all" == known.general.name
+
+
+@pytest.mark.parametrize(
+    ("policy", "annotation", "expected"),
+    [
+        ("Enforce", optins.Mode.SHADOW, settings.Mode.SHADOW),
+        ("Enforce", optins.Mode.OFF, settings.Mode.OFF),
+        ("Shadow", optins.Mode.ENFORCE, settings.Mode.SHADOW),
+        ("Off", optins.Mode.ENFORCE, settings.Mode.OFF),
+        ("Off", optins.Mode.SHADOW, settings.Mode.OFF),
+    ],
+)
+def test_an_annotation_only_softens(
+    policy: str, annotation: optins.Mode, expected: settings.Mode
+) -> None:
+    """A tenant cannot make a policy bite that the platform switched off."""
+    cached = builders.filled()
+    put(cached, "p", mode=policy)
+    optin = optins.OptIn(enabled=True, mode=annotation)
+    assert expected == policies.Policies(cached).choose("genomics", optin).mode
+
+
+def test_a_version_that_cannot_rank_falls_back_and_says_so() -> None:
+    """First to the policy's own, then to the default."""
+    cached = builders.filled()
+    put(cached, "p", stable=builtins.EDF)
+    known = policies.Policies(cached)
+    chosen = known.choose("genomics", optins.OptIn(enabled=True, policy="genomics-v9"))
+    assert (builtins.EDF, "there is no PolicyVersion genomics-v9") == (
+        chosen.ranker.name,
+        chosen.note,
+    )
+    put(cached, "p", stable="gone-v1")
+    chosen = known.choose("genomics", OPTED_IN)
+    assert (builtins.DEFAULT, "there is no PolicyVersion gone-v1") == (
+        chosen.ranker.name,
+        chosen.note,
+    )
+
+
+def test_a_spec_that_cannot_be_read_keeps_the_last_good_one() -> None:
+    """And the problem is there for the status."""
+    cached = builders.filled()
+    known = policies.Policies(cached)
+    put(cached, "p", mode="Shadow")
+    put(cached, "p", mode="Sometimes")
+    assert settings.Mode.SHADOW == known.of_namespace("genomics").mode
+    assert "expected one of Off, Shadow, Enforce" in known.problems["p"]
+    cached.policies.drop("p")
+    assert {} == known.problems
+
+
+def test_namespaces_are_listed_by_what_lives_in_them() -> None:
+    """A Workflow or template that opts in lists its namespace; an excluded one never."""
+    cached = builders.filled(opted_in=False)
+    on = (("tiphys.dev/enabled", "true"),)
+    excluded = frozenset({"kube-system"})
+    assert () == lookups.listed(cached, excluded)
+    cached.workflows.put("genomics/exome", builders.a_run("1", annotations=on))
+    for space in ("imaging", "kube-system"):
+        layer = objects.Layer(name="t", uid="t", annotations=on)
+        template = objects.Template(layer=layer, written={}, version="1")
+        cached.templates.put(f"{space}/t", template)
+    assert ("genomics", "imaging") == lookups.listed(cached, excluded)
+    assert () == lookups.annotated(cached, excluded)
+
+
+async def test_the_leader_makes_built_in_versions_and_writes_what_differs() -> None:
+    """Once; a second look writes nothing; a lying stable version is told in words."""
+    clock, cached = clocks.Clock(), builders.filled()
+    async with clusters.serving() as (cluster, api):
+        election = elections.Election(
+            api,
+            namespace="tiphys-system",
+            identity="a",
+            chosen=operator_settings.Lease(),
+            clock=clock,
+        )
+        leading = asyncio.ensure_future(election.run(asyncio.Event().wait))  # type: ignore[arg-type]
+        await clock.advance(1.0)
+        known = policies.Policies(cached)
+        writer = statuses.Writer(api, election, cached, known, clock=clock)
+        await writer.once()
+        made = {path.rpartition("/")[2] for path in cluster.objects if "policyversions" in path}
+        assert set(builtins.BUILTINS) == made
+        put(cached, "p", stable="gone-v1")
+        verdicts = writer._policy(next(iter(cached.policies.values())))
+        assert builtins.DEFAULT == verdicts["activeVersion"]
+        said = {each["type"]: each for each in verdicts["conditions"]}  # type: ignore[attr-defined]
+        assert ("True", "False") == (said["Accepted"]["status"], said["Ready"]["status"])
+        assert "there is no PolicyVersion gone-v1" in said["Ready"]["message"]
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+
+
+def test_settings_come_from_file_then_environment_then_defaults(tmp_path: Path) -> None:
+    """Times as people write them."""
+    path = tmp_path / "operator.yaml"
+    path.write_text("lease: {duration: 16s, renew: 4s, fence: 12s}\nhistory: {publish: 1m}\n")
+    found = operator_settings.load(path, {"POD_IP": "10.0.0.7", "POD_NAMESPACE": "steering"})
+    assert (16.0, 60.0) == (found.lease.duration_s, found.history.publish_s)
+    assert ("10.0.0.7", "steering") == (found.listen.host, found.namespace)
+    assert "127.0.0.1" == operator_settings.load(None, {}).listen.host
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"leese": {}}, "settings.leese: no such field"),
+        ({"lease": {"durations": "8s"}}, "settings.lease.durations: no such field"),
+        ({"lease": {"fence": "9s"}}, "needs renew < fence < duration"),
+        ({"keys": {"rotate": "24h"}}, "needs rotate"),
+        ({"logLevel": "loud"}, "settings.logLevel: expected one of"),
+        ({"decisions": {"deadline": "soon"}}, "settings.decisions.deadline: expected a time"),
+        ([], "settings: expected fields by name"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(written: object, said: str) -> None:
+    """The sentence names the key."""
+    with pytest.raises(errors.InputError, match=said.replace(".", r"\.")):
+        operator_settings.read(written)
