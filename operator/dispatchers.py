@@ -32,6 +32,7 @@ from tiphys.operator import (
     recoveries,
     releases,
     settings,
+    strays,
     tallies,
     trusts,
     ways,
@@ -100,6 +101,9 @@ class Dispatcher:
             counted=counted,
             recorder=self.events,
         )
+        self._strays = strays.Strays(
+            api, cached, fence=election.fence, clock=clock, counted=counted
+        )
         self.holds = holds.Holds(clock=clock)
         self._departures = departures.Departures(
             releases.Writer(api, ring=lambda: trust.ring, fence=election.fence, clock=clock),
@@ -130,6 +134,7 @@ class Dispatcher:
                 group.create_task(self.events.run())
                 group.create_task(self._conditions.run())
                 group.create_task(self._recovery.run())
+                group.create_task(self._strays.run())
                 await self._loop()
                 # The fence is closed: whoever leads now finds all of it in the cluster.
                 raise _FencedError

@@ -28,6 +28,7 @@ from tiphys.operator import (
     plannings,
     policies,
     recoveries,
+    strays,
     tallies,
     ways,
 )
@@ -333,3 +334,38 @@ def test_a_pod_that_is_seen_before_its_workflow_is_not_judged_at_once() -> None:
     assert ways.EARLY == found.of(pod)
     at[0] += 20
     assert "not opted in" == found.of(pod).opens
+
+
+class Listing(builders.Api):
+    """One gated pod, as metadata in the list and whole by itself."""
+
+    async def pages(self, path: str, **options: Any) -> Any:
+        """Yield one page."""
+        assert self.pod is not None
+        yield {"items": [{"metadata": self.pod["metadata"]}]}
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """Read it."""
+        return await self.call("GET", path)
+
+    async def patch(self, path: str, body: object, **options: Any) -> dict[str, Any]:
+        """Change it."""
+        return await self.call("PATCH", path, body=body, **options)
+
+
+async def test_a_gated_pod_that_the_caches_do_not_hold_is_opened_at_the_second_look() -> None:
+    """One that they hold is left to the plan."""
+    api, cached = Listing(builders.a_raw_pod()), built.filled(built.a_node("n"))
+    found = strays.Strays(
+        api,  # type: ignore[arg-type]
+        cached,
+        fence=lambda: None,
+        clock=builders.Clock(),
+        counted=counted(),
+    )
+    assert [0, 1] == [await found.once(), await found.once()]
+    assert api.pod is not None
+    assert [] == api.pod["spec"]["schedulingGates"]
+    known = builders.a_seen()
+    cached.pods.put(known.pod.key, known)
+    assert [0, 0] == [await found.once(), await found.once()]
