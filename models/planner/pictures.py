@@ -15,8 +15,8 @@ from tiphys.models.planner import boards, masks, speeds
 MOST_MOULDS = 4096
 """Moulds that are kept; with more kinds of pods than this they are made anew."""
 
-MOST_MOULDED = 100_000
-"""Pods whose mould is remembered: five times what the planner is made for."""
+SPARE_MOULDED = 1_000
+"""Pods whose mould is remembered beyond twice those that wait: new ones at admission, ended ones."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +99,8 @@ class Picture:
             len(before) == len(self.rooms)
             and all(old.node is new.node for old, new in zip(before, self.rooms, strict=True))
         )
-        if grown or len(self._moulds) > MOST_MOULDS or len(self._moulded) > MOST_MOULDED:
+        most = SPARE_MOULDED + 2 * len(snapshot.waiting)
+        if grown or len(self._moulds) > MOST_MOULDS or len(self._moulded) > most:
             self._forget()
         if grown or not same_nodes:
             width = len(self.resources.places)

@@ -1,4 +1,8 @@
-"""The words of a plan: why a pod goes where, why it stays, and who is in its way."""
+"""The words of a plan: why a pod goes where, why it stays, and who is in its way.
+
+Over 400 lines because every sentence about a decision is written here, so that logs, Events, status
+and `explain` say the same thing in the same words.
+"""
 
 from __future__ import annotations
 
