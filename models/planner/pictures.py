@@ -16,7 +16,7 @@ MOST_MOULDS = 4096
 """Moulds that are kept; with more kinds of pods than this they are made anew."""
 
 SPARE_MOULDED = 1_000
-"""Pods whose mould is remembered beyond twice those that wait: new ones at admission, ended ones."""
+"""Pods whose mould is kept beyond twice those that wait: new at admission, or ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
