@@ -174,7 +174,7 @@ def _reinvoked(review: reviews.Review, effects: Effects) -> bool:
     """Say whether a decision of ours stands on the pod already, written some milliseconds ago."""
     try:
         return _held(review, effects) is not None
-    except (checks.FaultyError, failures.FailedError, errors.InputError):
+    except (checks.FaultyError, failures.FailedError):
         return False
 
 

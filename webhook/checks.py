@@ -63,7 +63,11 @@ def examine(
             Fault.REPLAYED, f"{decisions.RELEASE_ANNOTATION} cannot stand on a pod from the start"
         )
     check(stamp, pod, namespace=namespace, at=at)
-    if changed := patches.differences(pod, stamp):
+    try:
+        changed = patches.differences(pod, stamp)
+    except errors.InputError as error:
+        raise FaultyError(Fault.ALTERED, f"the pod of {stamp.id} has no shape: {error}") from error
+    if changed:
         raise FaultyError(
             Fault.ALTERED, f"decision {stamp.id} does not match {', '.join(changed)} of the pod"
         )

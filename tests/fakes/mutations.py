@@ -50,7 +50,10 @@ def bodies(seed: int, *, decided: dict[str, Any]) -> Iterator[bytes]:
 
 def _broken(review: dict[str, Any], chance: random.Random) -> None:
     """Change one place of the structure, chosen with more weight on what we read."""
-    owner, key = chance.choice(list(_places(review)))
+    places = list(_places(review))
+    if not places:
+        return
+    owner, key = chance.choice(places)
     kind = chance.randrange(6)
     if kind == 0:
         del owner[key]
