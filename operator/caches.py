@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from tiphys.models.domain import clusters, pods, workflows
-from tiphys.operator import objects
+from tiphys.operator import limits, objects
 
 Value = TypeVar("Value")
 
@@ -194,9 +194,9 @@ class Caches:
         self.pods = Pods(self)
         self.nodes: Cache[clusters.Node] = Cache(Kind.NODES, self)
         self.namespaces: Cache[objects.Layer] = Cache(Kind.NAMESPACES, self)
-        self.quotas: Cache[objects.Quota] = Cache(Kind.QUOTAS, self)
-        self.limit_ranges: Cache[objects.LimitRange] = Cache(Kind.LIMIT_RANGES, self)
-        self.priority_classes: Cache[objects.PriorityClass] = Cache(Kind.PRIORITY_CLASSES, self)
+        self.quotas: Cache[limits.Quota] = Cache(Kind.QUOTAS, self)
+        self.limit_ranges: Cache[limits.LimitRange] = Cache(Kind.LIMIT_RANGES, self)
+        self.priority_classes: Cache[limits.PriorityClass] = Cache(Kind.PRIORITY_CLASSES, self)
         self.workflows = Workflows(self)
         self.templates: Cache[objects.Template] = Cache(Kind.TEMPLATES, self)
         self.cluster_templates: Cache[objects.Template] = Cache(Kind.CLUSTER_TEMPLATES, self)

@@ -4,11 +4,10 @@ A picture of 5,000 nodes and 20,000 waiting pods costs milliseconds from nothing
 times a second. So rooms and waiting pods are kept and each change marks what has to be made again.
 """
 
-import bisect
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from tiphys.argo import clocks, identities
 from tiphys.models.domain import (
@@ -22,9 +21,8 @@ from tiphys.models.domain import (
 )
 from tiphys.models.estimators import books
 from tiphys.models.planner import groups
-from tiphys.operator import assumptions, caches, objects, optins
+from tiphys.operator import assumptions, caches, lines, objects, optins
 
-Value = TypeVar("Value")
 MOST_SIBLINGS = 200
 START_S = 10.0
 """Assumed from a release to a start where a clock of Argo's runs: being late fails the task."""
@@ -76,8 +74,8 @@ class Snapshots:
         self.held_s: Callable[[str], float] = lambda key: 0.0
         """For how long a pod was held although it would have fitted; the dispatcher counts it."""
         self._choices = choices or settings.PolicySettings()
-        self._rooms: Line[snapshots.Room] = Line()
-        self._waiting: Line[snapshots.Waiting] = Line()
+        self._rooms: lines.Line[snapshots.Room] = lines.Line()
+        self._waiting: lines.Line[snapshots.Waiting] = lines.Line()
         self._made_at: dict[str, float] = {}
         """When each waiting pod was last made, the oldest first."""
         self._outlooks: dict[str, _Outlook] = {}
@@ -327,11 +325,8 @@ class Snapshots:
         if not workflow.locks:
             return []
         held = set(workflow.locks)
-        waiters = [
-            run.workflow
-            for run in self._caches.workflows.values()
-            if held.intersection(run.workflow.waits_for)
-        ]
+        known = (run.workflow for run in self._caches.workflows.values())
+        waiters = (each for each in known if held.intersection(each.waits_for))
         return sorted(waiters, key=lambda waiter: waiter.key)
 
     def _must_open_by(
@@ -352,10 +347,10 @@ class Snapshots:
 
     def _near(self, pod: pods.Pod) -> tuple[str, ...]:
         """Return the nodes of the pods of the same workflow; of a very large one none."""
-        if self._caches.pods.count_of_workflow(pod.workflow_uid) > MOST_SIBLINGS:
+        known, uid = self._caches.pods, pod.workflow_uid
+        if known.count_of_workflow(uid) > MOST_SIBLINGS:
             return ()
-        siblings = self._caches.pods.of_workflow(pod.workflow_uid)
-        return tuple(sorted({seen.pod.node for seen in siblings if seen.pod.node}))
+        return tuple(sorted({seen.pod.node for seen in known.of_workflow(uid)} - {""}))
 
     def _tenants(self) -> tuple[tuple[str, float, float], ...]:
         """Return weight and dominant share of each namespace that runs or ran workflows."""
@@ -379,39 +374,6 @@ class _Outlook:
     """The longest path when this process first saw the workflow, seconds."""
     paths_s: Mapping[str, float]
     tasks: Mapping[str, workflows.Task]
-
-
-class Line(Generic[Value]):
-    """Values by key in a kept order, so that a tuple of thousands costs one copy."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, tuple[float | str, ...]] = {}
-        self._order: list[tuple[float | str, ...]] = []
-        self._line: list[Value] = []
-
-    def put(self, key: str, place: tuple[float | str, ...], value: Value) -> None:
-        """Keep `value`; `place` is unique and of one shape."""
-        known = self._places.get(key)
-        if known == place:
-            self._line[bisect.bisect_left(self._order, place)] = value
-            return
-        if known is not None:
-            self.drop(key)
-        at = bisect.bisect_left(self._order, place)
-        self._order.insert(at, place)
-        self._line.insert(at, value)
-        self._places[key] = place
-
-    def drop(self, key: str) -> None:
-        """Forget a key, known or not."""
-        known = self._places.pop(key, None)
-        if known is not None:
-            at = bisect.bisect_left(self._order, known)
-            del self._order[at], self._line[at]
-
-    def values(self) -> tuple[Value, ...]:
-        """Return all values in their order."""
-        return tuple(self._line)
 
 
 def _dominant(taken: amounts.Amounts, total: amounts.Amounts) -> float:

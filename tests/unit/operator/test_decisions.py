@@ -10,7 +10,7 @@ from tests.fakes import pods as fake_pods
 from tests.unit.operator import asking, builders
 from tiphys.argo import names
 from tiphys.models.domain import decisions, errors
-from tiphys.operator import apis, assumptions, caches, objects
+from tiphys.operator import apis, assumptions, caches, limits, objects
 
 Verdict = decisions.Verdict
 GC_OWNER = {
@@ -173,7 +173,7 @@ async def test_a_nearly_used_quota_gates_nobody() -> None:
     """What cannot start at once would keep better ones from existing: it passes."""
     replica = a_replica()
     replica.caches.pods.put("genomics/x", builders.a_seen("x", cpu_m=7000, node="n"))
-    quota = objects.Quota(
+    quota = limits.Quota(
         namespace="genomics",
         name="q",
         hard=(("requests.cpu", 10_000),),

@@ -10,7 +10,7 @@ from tests.unit.operator import builders
 from tiphys.argo import clocks as argo_clocks
 from tiphys.models.domain import pods, settings, snapshots, workflows
 from tiphys.models.estimators import books, histories
-from tiphys.operator import assumptions, caches, estimates, objects
+from tiphys.operator import assumptions, caches, estimates, limits, objects
 from tiphys.operator import snapshots as pictures
 
 AT = builders.AT
@@ -151,7 +151,7 @@ def test_the_same_picture_is_given_while_nothing_changes() -> None:
 def test_tight_quotas_and_shares_are_told() -> None:
     """Namespaces by name; the dominant share of what runs."""
     cached = builders.filled(builders.a_node("n"))
-    quota = objects.Quota(namespace="genomics", name="q", hard=(("pods", 10),), used=(("pods", 8),))
+    quota = limits.Quota(namespace="genomics", name="q", hard=(("pods", 10),), used=(("pods", 8),))
     cached.quotas.put("genomics/q", quota)
     made, _, _ = a_picture(cached)
     made.configure(settings.PolicySettings(tenant_weights=(("genomics", 3.0),)))
