@@ -1,7 +1,7 @@
 import contextlib
 import json
-import shutil
 import re
+import shutil
 
 import click
 import click.testing
