@@ -4,10 +4,12 @@ The stamp on such a pod names a group, not a host, so the host that is counted i
 as every assumption does, when the pod is seen bound or when it expires.
 """
 
+import bisect
+import dataclasses
 import random
 from collections.abc import Callable, Iterable
 
-from tiphys.models.domain import decisions, errors, pods, snapshots
+from tiphys.models.domain import amounts, decisions, errors, pods, snapshots
 from tiphys.models.wire import stamps
 from tiphys.operator import assumptions, caches, objects
 
@@ -67,6 +69,32 @@ class Adopter:
                 count += 1
         return count
 
+    def rebalance(self, rooms: tuple[snapshots.Room, ...]) -> int:
+        """Move assumptions from hosts that are overfull to others of their group; return how many.
+
+        kube-scheduler may take any host of a group: then the one that was assumed seems to be
+        emptier than it is for a moment, and another one would hold more than it can.
+        """
+        names = sorted({each.node for each in self._assumed})
+        free: dict[str, amounts.Amounts] = {}
+        moved = 0
+        for name in names:
+            room = _room(rooms, name)
+            if room is None or not _overfull(room.free):
+                continue
+            left = room.free
+            for each in self._assumed.on_node(name):
+                if not _overfull(left):
+                    break
+                other = _beside(rooms, room, each.requests, free)
+                if other is None:
+                    continue
+                free[other.node.name] = free.get(other.node.name, other.free) - each.requests
+                left = left + each.requests
+                self._assumed.assume(dataclasses.replace(each, node=other.node.name))
+                moved += 1
+        return moved
+
 
 def let_go(seen: objects.Seen) -> bool:
     """Say whether a decision of ours sent the pod to kube-scheduler."""
@@ -86,6 +114,33 @@ def word(seen: objects.Seen) -> tuple[decisions.Placement, float]:
                 continue
             return stamp.placement, stamp.issued_at
     return decisions.Placement(), 0.0
+
+
+def _room(rooms: tuple[snapshots.Room, ...], name: str) -> snapshots.Room | None:
+    place = bisect.bisect_left(rooms, name, key=lambda room: room.node.name)
+    return rooms[place] if place < len(rooms) and rooms[place].node.name == name else None
+
+
+def _overfull(free: amounts.Amounts) -> bool:
+    return free.cpu_m < 0 or free.memory_bytes < 0 or any(left < 0 for _, left in free.others)
+
+
+def _beside(
+    rooms: tuple[snapshots.Room, ...],
+    room: snapshots.Room,
+    requests: amounts.Amounts,
+    free: dict[str, amounts.Amounts],
+) -> snapshots.Room | None:
+    """Return another host with room, one of the same group if there is one."""
+    second = None
+    for other in rooms:
+        if other is room or not other.node.schedulable:
+            continue
+        if requests.fits(free.get(other.node.name, other.free)):
+            if other.group == room.group:
+                return other
+            second = second or other
+    return second
 
 
 def _node(pod: pods.Pod, placement: decisions.Placement, rooms: tuple[snapshots.Room, ...]) -> str:

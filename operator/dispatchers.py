@@ -182,6 +182,8 @@ class Dispatcher:
         picture = self._pictured.current()
         if self._adopter.adopt(lambda: self._pictured.current().rooms):
             picture = self._pictured.current()
+        if self._adopter.rebalance(picture.rooms):
+            picture = self._pictured.current()
         turn: list[tuple[snapshots.Waiting, policies.Chosen]] = []
         leaving: list[tuple[snapshots.Waiting, str]] = []
         for waiting in picture.waiting:

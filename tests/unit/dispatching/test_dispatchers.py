@@ -281,3 +281,19 @@ async def test_the_decision_that_goes_onto_the_pod_tells_whose_it_is(run: Any) -
     assert settings.PolicySettings().stable == stamp.policy
     assert 1 == stamp.rank
     assert stamp.reason.startswith("Goes now to m5/a")
+
+
+async def test_a_pod_that_was_bound_beside_its_assumed_host_makes_no_room(run: Any) -> None:
+    """Two hosts of one slot each: kube-scheduler swaps them, and a third pod still has none."""
+    scene = Scene(built.a_node("n1", cpu_m=4000), built.a_node("n2", cpu_m=4000))
+    scene.put("a", "b", "c", cpu_m=4000)
+    run(scene)
+    await scene.until(lambda: len(scene.api.opened) == 2)
+    first = scene.api.opened[0]
+    assumed = scene.assumed.get(f"genomics/{first}")
+    assert assumed is not None
+    scene.bind(first, "n2" if assumed.node == "n1" else "n1")
+    await asyncio.sleep(0.1)
+    scene.dispatcher.wake()
+    await asyncio.sleep(0.2)
+    assert 2 == len(scene.api.opened)
