@@ -155,7 +155,7 @@ def _print(known: sessions.Json) -> None:
             ("state", state),
             ("why", why),
             ("waits for", hold.get("blocker") or ""),
-            ("others before", ", ".join(hold.get("blockers") or ())),
+            ("and for", ", ".join(b for b in hold.get("blockers") or () if b != hold["blocker"])),
             ("expected", _time(hold.get("until"))),
             ("opens by", _time(hold.get("mustOpenBy"))),
             ("held though it fits", _length(hold.get("heldS"))),

@@ -5,9 +5,12 @@ import json
 import time
 
 from lab import apis, homes
+from lab.controlplane import manifests
 from tests.lab import gates, polls
 from tiphys.models.domain import decisions
 from tiphys.models.wire import stamps
+
+FAST = (("node.kubernetes.io/instance-type", "fast-4"),)
 
 
 async def _make(api: apis.Api, namespace: str, pods: list[apis.Object]) -> None:
@@ -204,3 +207,51 @@ async def test_a_pod_that_waits_is_told_why_on_itself_and_in_events(
 
         kinds = await polls.until(noted, within_s=30)
         assert {("Pod", "Waiting"), ("Pod", "Released"), ("Workflow", "Waiting")} <= kinds
+
+
+async def test_a_pod_that_our_selector_keeps_unbound_is_given_back_twice_and_then_left_alone(
+    tiny: homes.Home, tiny_api: apis.Api
+) -> None:
+    """Argo makes it again under its name; the group of the selector is full, the other has room."""
+    space = await gates.a_namespace(tiny_api)
+    await manifests.accounts_exist(tiny_api, [space])
+    for n in range(2):
+        blocker = gates.a_gated_pod(f"busy-{n}", "none", "none", nodeSelector=dict(FAST))
+        del blocker["spec"]["schedulingGates"], blocker["metadata"]["ownerReferences"]
+        await tiny_api.create(f"/api/v1/namespaces/{space}/pods", blocker)
+    stamp = stamps.encode(
+        decisions.Decision(
+            id="d-aaaaaaaaaaaaaaaaaaaa",
+            verdict=decisions.Verdict.RELEASE,
+            pod="any",
+            placement=decisions.Placement(group="fast", selector=FAST, bind="require"),
+            issued_at=time.time(),
+        )
+    ).decode()
+    container = {"image": "busybox", "command": ["sleep", "1"]}
+    container["resources"] = {"requests": {"cpu": "2", "memory": "64Mi"}}
+    labels = {decisions.LABEL: "true"}
+    template = {
+        "name": "work",
+        "nodeSelector": dict(FAST),
+        "metadata": {"annotations": {decisions.RELEASE_ANNOTATION: stamp}, "labels": labels},
+        "container": container,
+    }
+    spec = {"entrypoint": "work", "serviceAccountName": "default", "templates": [template]}
+    workflow = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": "lost"},
+        "spec": spec,
+    }
+    await tiny_api.create(gates.WORKFLOWS.format(space), workflow)
+    uids: list[str] = []
+    with gates.operator(tiny, recoverAfter="1s", recoverMost=2) as running:
+        await gates.dispatching(running)
+        end = time.monotonic() + 45
+        while time.monotonic() < end:
+            pod = (await gates.pods_of(tiny_api, space)).get("lost")
+            if pod is not None and pod["metadata"]["uid"] not in uids:
+                uids.append(pod["metadata"]["uid"])
+            await asyncio.sleep(0.2)
+    assert 3 == len(uids)

@@ -191,3 +191,52 @@ async def test_people_see_state_and_reasons_and_open_a_gate_by_hand(
         assert 1 == said.returncode
         said = await _ran("explain", "pod", "nobody", "-n", space, *login)
         assert 3 == said.returncode
+
+
+async def test_a_tenant_is_answered_from_their_own_namespace(
+    tiny: homes.Home, tiny_api: apis.Api, tmp_path: Path
+) -> None:
+    """With the role `view` in one namespace alone: reason and decision are told, the rest named."""
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    binding = {
+        "metadata": {"name": "viewer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": space}],
+    }
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space}/rolebindings"
+    await tiny_api.create(rights, binding)
+    asked = await tiny_api.create(
+        f"/api/v1/namespaces/{space}/serviceaccounts/default/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+    )
+    config = yaml.safe_load(tiny.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": asked["status"]["token"]}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    login = ("--kubeconfig", tmp_path / "config", "-n", space)
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        for n in range(5):
+            body = gates.a_gated_pod(f"p{n}", "wf", uid)
+            await tiny_api.create(f"/api/v1/namespaces/{space}/pods", body)
+
+        async def told() -> str:
+            for name, pod in (await gates.pods_of(tiny_api, space)).items():
+                for condition in pod["status"].get("conditions", ()):
+                    if condition.get("message", "").startswith("Tiphys: "):
+                        return name
+            return ""
+
+        name = await polls.until(told, within_s=30)
+        said = await _ran("explain", "pod", name, "-o", "json", *login)
+        assert 0 == said.returncode, said.stderr
+        found = json.loads(said.stdout)
+        assert found["condition"].startswith("Tiphys: ")
+        assert "may not ask" in found["incomplete"]
+        said = await _ran("status", "-o", "json", *login)
+        assert 0 == said.returncode, said.stderr
+        found = json.loads(said.stdout)
+        assert [1] == [row["pods"] for row in found["waiting"]]
+        assert "leases" in found["hidden"]
+        said = await _ran("release", name, *login)
+        assert 4 == said.returncode
