@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from tiphys.argo import patches
-from tiphys.models.domain import decisions, errors, pods
+from tiphys.models.domain import decisions, errors
 from tiphys.models.wire import keys, signatures, stamps
 from tiphys.operator import apis, clocks, objects, tallies
 
@@ -156,12 +156,6 @@ def document(seen: objects.Seen) -> dict[str, Any]:
             **({"affinity": {"nodeAffinity": node}} if node else {}),
         },
     }
-
-
-def gated(pod: Mapping[str, Any]) -> bool:
-    """Say whether our gate is on a pod as it is written."""
-    gates = (pod.get("spec") or {}).get("schedulingGates") or ()
-    return any(gate.get("name") == pods.STEERING_GATE for gate in gates)
 
 
 def _unplaced(decided: decisions.Decision, why: str) -> decisions.Decision:

@@ -13,7 +13,6 @@ from tiphys.operator.commands import sessions
 
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
 METRICS_PORT = 9080
-ANSWERED = ("leader", "replica")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
