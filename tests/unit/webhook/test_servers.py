@@ -108,7 +108,9 @@ async def test_certificates_rotate_under_load_without_a_dropped_call(
             await webhooks.until(
                 lambda before=before: world.metric("tiphys_webhook_reloads_total") > before  # type: ignore[misc]
             )
-            await webhooks.until(lambda answered=answered: len(statuses) > answered + 20)  # type: ignore[misc]
+            await webhooks.until(
+                lambda answered=answered: len(statuses) > answered + 20, within_s=60
+            )  # type: ignore[misc]
         done.set()
     assert {200} == set(statuses)
     assert 0 == world.metric("tiphys_webhook_refused_materials_total", part="ring")
