@@ -163,6 +163,19 @@ def write(ring: Ring) -> str:
 
 
 @functools.lru_cache(maxsize=256)
+def private(key: Key) -> ed25519.Ed25519PrivateKey:
+    """Return the private half as `cryptography` takes it; the key has one."""
+    assert key.private is not None
+    return ed25519.Ed25519PrivateKey.from_private_bytes(key.private)
+
+
+@functools.lru_cache(maxsize=256)
+def public(key: Key) -> ed25519.Ed25519PublicKey:
+    """Return the public half as `cryptography` takes it."""
+    return ed25519.Ed25519PublicKey.from_public_bytes(key.public)
+
+
+@functools.lru_cache(maxsize=256)
 def jose(key: Key) -> jwk.OKPKey:
     """Return the key as the JOSE library takes it; kept, since making one is dear."""
     if key.private is not None:

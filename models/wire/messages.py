@@ -16,6 +16,7 @@ API_VERSION = "tiphys.dev/v1alpha1"
 PATH = "/v1/decisions"
 REQUEST = "DecisionRequest"
 RESPONSE = "DecisionResponse"
+_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,32 +109,32 @@ def decode_response(body: bytes) -> Response:
 
 def encode_decision(decision: decisions.Decision) -> dict[str, object]:
     """Return the whole decision as plain JSON values, for a body, a log or a store."""
-    found = {_camel(name): getattr(decision, name) for name in decision.__slots__}
+    found = {key: getattr(decision, name) for name, key in _KEYS.items()}
     found["verdict"], found["arm"] = str(decision.verdict), str(decision.arm)
     found["placement"] = {
         "group": decision.placement.group,
         "selector": dict(decision.placement.selector),
         "bind": decision.placement.bind,
     }
-    for name in ("sizings", "candidates", "masked"):
+    for name, keys in _ROWS.items():
         rows = getattr(decision, name)
-        found[name] = [{_camel(key): getattr(row, key) for key in row.__slots__} for row in rows]
+        found[name] = [{key: getattr(row, each) for each, key in keys.items()} for row in rows]
     return found
 
 
 def decode_decision(found: Mapping[str, object]) -> decisions.Decision:
     """Read a whole decision; unknown fields are refused.  Raises `errors.InputError`."""
     where = "decision"
-    if unknown := set(found) - _FIELDS:
+    if unknown := found.keys() - _FIELDS:
         raise errors.InputError(f"{where}: unknown field {sorted(unknown)[0][:40]!r}")
     rows = {
         name: [
             fields.mapping(row, where=f"{where}.{name}[{place}]")
             for place, row in enumerate(fields.listed(found, name, where=where))
         ]
-        for name in ("sizings", "candidates", "masked")
+        for name in _ROWS
     }
-    texts = {name: fields.text(found, _camel(name), where=where) for name in _TEXTS}
+    texts = {name: fields.text(found, _KEYS[name], where=where) for name in _TEXTS}
     return decisions.Decision(
         **texts,
         verdict=fields.choice(found, "verdict", decisions.Verdict, where=where),
@@ -197,7 +198,7 @@ def _load(body: bytes, *, kind: str) -> Mapping[str, object]:
 
 def _dump(found: Mapping[str, object]) -> bytes:
     try:
-        return json.dumps(found, separators=(",", ":"), allow_nan=False).encode()
+        return _ENCODE(found).encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise errors.InputError(f"{found['kind']}: cannot be written as JSON ({error})") from error
 
@@ -207,5 +208,11 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-_FIELDS = {_camel(name) for name in decisions.Decision.__slots__}
+_KEYS = {name: _camel(name) for name in decisions.Decision.__slots__}
+_FIELDS = frozenset(_KEYS.values())
+_ROWS = {
+    "sizings": {name: _camel(name) for name in decisions.Sizing.__slots__},
+    "candidates": {name: _camel(name) for name in decisions.Candidate.__slots__},
+    "masked": {name: _camel(name) for name in decisions.Masked.__slots__},
+}
 _TEXTS = tuple(field.name for field in dataclasses.fields(decisions.Decision) if field.type is str)

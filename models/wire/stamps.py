@@ -3,11 +3,15 @@
 Empty fields are left out. Times are unix seconds in whole milliseconds. `sizes` holds for each
 container the decided CPU (millicores) and memory (bytes), then both as they were before. When the
 text would be too long the reason is cut, never anything else.
+
+The standard library writes the same bytes as RFC 8785 asks for wherever keys are ASCII and numbers
+are not extreme, at a tenth of the time; the rest is left to rfc8785 (ADR 0036).
 """
 
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import rfc8785
 
@@ -29,6 +33,11 @@ _TEXTS = {
     "reason": "reason",
     "nonce": "nonce",
 }
+_ENCODE = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+).encode
+_REMEMBERED = 256
+"""Texts whose stamp is kept: the pod that one call of the webhook wrote comes back in the next."""
 _KNOWN = {
     *("v", "verdict", "arm", "snapshot", "snapshotAge", "sizes", "placement", "rank"),
     *("issued", "expires", *_TEXTS.values()),
@@ -80,6 +89,11 @@ def decode(text: bytes | str) -> decisions.Stamp:
     raw = text.encode(errors="replace") if isinstance(text, str) else text
     if len(raw) > decisions.LONGEST_STAMP:
         raise errors.InputError(f"stamp: longer than {decisions.LONGEST_STAMP} bytes")
+    return _decoded(raw)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _decoded(raw: bytes) -> decisions.Stamp:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -92,6 +106,8 @@ def decode(text: bytes | str) -> decisions.Stamp:
 
 def _cut(stamp: decisions.Stamp) -> decisions.Stamp:
     """Return the stamp with the longest beginning of its reason that fits."""
+    if len(_text(stamp)) <= decisions.LONGEST_STAMP:
+        return stamp
     bare = len(_text(_reasoned(stamp, "")))
     if bare > decisions.LONGEST_STAMP:
         raise errors.InputError(
@@ -153,10 +169,38 @@ def _text(stamp: decisions.Stamp) -> bytes:
             **({"group": placement.group} if placement.group else {}),
             **({"selector": dict(placement.selector)} if placement.selector else {}),
         }
+    if _plain(stamp, numbers.values()):
+        whole = {key: int(value) for key, value in numbers.items() if value == int(value) != 0}
+        try:
+            return _ENCODE({**found, **whole}).encode()
+        except UnicodeEncodeError as error:
+            raise errors.InputError(f"decision {stamp.id}: {error}") from error
     try:
         return rfc8785.dumps(found)  # type: ignore[arg-type]
     except rfc8785.CanonicalizationError as error:
         raise errors.InputError(f"decision {stamp.id}: {error}") from error
+
+
+def _plain(stamp: decisions.Stamp, numbers: Iterable[float]) -> bool:
+    """Say whether the standard library writes it as RFC 8785 does.
+
+    It sorts by code points, RFC 8785 by UTF-16; floats look alike below 1e16, whole ones apart.
+    """
+    return (
+        all(not value or 1e-6 <= abs(value) <= fields.LARGEST_WHOLE for value in numbers)
+        and all(key.isascii() for key, _ in stamp.placement.selector)
+        and all(
+            sizing.container.isascii()
+            and max(
+                abs(sizing.cpu_m),
+                abs(sizing.memory_bytes),
+                abs(sizing.original_cpu_m),
+                abs(sizing.original_memory_bytes),
+            )
+            <= fields.LARGEST_WHOLE
+            for sizing in stamp.sizings
+        )
+    )
 
 
 def _stamp(found: Mapping[str, object]) -> decisions.Stamp:

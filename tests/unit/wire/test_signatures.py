@@ -3,14 +3,19 @@
 import base64
 import json
 import time
+from collections.abc import Callable
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
+from joserfc import jws
 
 from tests.fakes import deciders
 from tiphys.models.domain import errors
 from tiphys.models.wire import keys, signatures
 
 BODY = b'{"a": 1}'
+RING = deciders.a_ring()
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +95,41 @@ def test_what_is_no_signature_is_refused(ring: keys.Ring, text: str) -> None:
     """Never another error than the one that callers expect."""
     with pytest.raises(errors.RefusedError):
         signatures.verify(ring, BODY, text, time.time())
+
+
+@hypothesis.given(st.binary(max_size=2000))
+def test_joserfc_makes_and_takes_the_same_signatures(body: bytes) -> None:
+    """The quick way is no format of its own: Ed25519 gives one signature for one text."""
+    key = RING.keys[0]
+    header = {"alg": "Ed25519", "kid": key.kid}
+    registry = jws.JWSRegistry(algorithms=["Ed25519"])
+    whole = jws.serialize_compact(header, body, keys.jose(key), registry=registry)
+    assert jws.detach_content(whole) == signatures.sign(RING, body, time.time())
+
+
+def test_a_header_written_in_another_way_is_read_by_the_library(ring: keys.Ring) -> None:
+    """The same fields in another order are as good."""
+    kid = ring.keys[0].kid
+    header = _headed({"kid": kid, "alg": "Ed25519"})
+    signed = f"{header}.{base64.urlsafe_b64encode(BODY).rstrip(b'=').decode()}".encode()
+    raw = keys.private(ring.keys[0]).sign(signed)
+    text = f"{header}..{base64.urlsafe_b64encode(raw).rstrip(b'=').decode()}"
+    assert kid == signatures.verify(ring.public(), BODY, text, time.time()).kid
+
+
+@pytest.mark.parametrize("change", [lambda t: t + "=", lambda t: t[:-1], lambda t: t + "A"])
+def test_a_signature_has_one_text(ring: keys.Ring, change: Callable[[str], str]) -> None:
+    """Also the second time, when a good one is remembered."""
+    good = signatures.sign(ring, BODY, time.time())
+    for _ in range(2):
+        signatures.verify(ring.public(), BODY, good, time.time())
+        with pytest.raises(errors.RefusedError):
+            signatures.verify(ring.public(), BODY, change(good), time.time())
+
+
+def test_a_remembered_signature_holds_only_while_its_key_is_in_the_ring(ring: keys.Ring) -> None:
+    """What was found valid once says nothing about whose key is honoured now."""
+    good = signatures.sign(ring, BODY, time.time())
+    signatures.verify(ring.public(), BODY, good, time.time())
+    with pytest.raises(signatures.UnknownKeyError):
+        signatures.verify(keys.Ring(), BODY, good, time.time())

@@ -4,6 +4,7 @@ import json
 
 import hypothesis
 import pytest
+import rfc8785
 from hypothesis import strategies as st
 
 from tiphys.models.domain import decisions, errors
@@ -125,3 +126,10 @@ def test_the_same_thing_written_in_another_way_is_refused() -> None:
     for other in (" " + text, text.replace(":", ": "), text.replace("{", '{"id":"d-x",', 1)):
         with pytest.raises(errors.InputError):
             stamps.decode(other)
+
+
+@hypothesis.given(DECISIONS)
+def test_the_quick_text_is_that_of_rfc_8785(decision: decisions.Decision) -> None:
+    """Byte for byte, whatever stands in a decision; numbers from far away too."""
+    text = stamps.encode(decision)
+    assert text == rfc8785.dumps(json.loads(text))
