@@ -14,6 +14,8 @@ from tiphys.models.domain import errors
 
 Object = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"
+BRIEF = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Asks for an answer with the object's metadata alone."""
 TIMEOUT_S = 8.0
 
 
@@ -54,14 +56,14 @@ class Api:
         return self._call("GET", f"{path}{query}", None)
 
     def patch(self, path: str, body: object) -> Object:
-        """Apply a JSON patch."""
+        """Apply a JSON patch; returns the object's metadata."""
         return self._call("PATCH", path, json.dumps(body).encode())
 
     def _call(self, method: str, path: str, body: bytes | None) -> Object:
         """Make one call; raises `CallError` for a refusal, `UnavailableError` without an answer."""
         headers = {"Accept": "application/json", "User-Agent": "tiphys-releaser"}
         if body is not None:
-            headers["Content-Type"] = JSON_PATCH
+            headers |= {"Content-Type": JSON_PATCH, "Accept": BRIEF}
         token = self._login.token(time.monotonic())
         if token:
             headers["Authorization"] = f"Bearer {token}"

@@ -10,7 +10,7 @@ from tiphys.models.domain import decisions, errors
 from tiphys.operator.releaser import connections
 
 PAGE = 500
-BATCH = 64
+BATCH = 256
 """Pods between two questions whether to go on."""
 
 

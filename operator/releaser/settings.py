@@ -32,7 +32,7 @@ class Settings:
     """Replicas may live for so long without one that leads; then gates open all the same."""
     per_second: float = 200.0
     """Gates opened in a second, at most."""
-    callers: int = 8
+    callers: int = 16
     """Gates that are being opened at a time."""
 
 
