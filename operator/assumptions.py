@@ -34,6 +34,8 @@ class Assumptions:
         self._kept: dict[str, Assumed] = {}
         self._by_node: dict[str, set[str]] = {}
         self._touched: set[str] = set()
+        self._soonest = float("inf")
+        """No assumption expires before."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -49,6 +51,7 @@ class Assumptions:
         """Count a pod as being on its node; a new word on the same pod replaces the old one."""
         self.forget(assumed.pod)
         self._kept[assumed.pod] = assumed
+        self._soonest = min(self._soonest, assumed.expires_at)
         self._by_node.setdefault(assumed.node, set()).add(assumed.pod)
         self._touched.add(assumed.node)
 
@@ -66,9 +69,12 @@ class Assumptions:
     def expire(self) -> tuple[Assumed, ...]:
         """Forget what is overdue and return it."""
         now = self._clock()
+        if now < self._soonest:
+            return ()
         overdue = tuple(known for known in self._kept.values() if known.expires_at <= now)
         for known in overdue:
             self.forget(known.pod)
+        self._soonest = min((each.expires_at for each in self), default=float("inf"))
         return overdue
 
     def on_node(self, name: str) -> tuple[Assumed, ...]:

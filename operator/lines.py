@@ -13,9 +13,11 @@ class Line(Generic[Value]):
         self._places: dict[str, tuple[float | str, ...]] = {}
         self._order: list[tuple[float | str, ...]] = []
         self._line: list[Value] = []
+        self._values: tuple[Value, ...] | None = ()
 
     def put(self, key: str, place: tuple[float | str, ...], value: Value) -> None:
         """Keep `value`; `place` is unique and of one shape."""
+        self._values = None
         known = self._places.get(key)
         if known == place:
             self._line[bisect.bisect_left(self._order, place)] = value
@@ -31,9 +33,12 @@ class Line(Generic[Value]):
         """Forget a key, known or not."""
         known = self._places.pop(key, None)
         if known is not None:
+            self._values = None
             at = bisect.bisect_left(self._order, known)
             del self._order[at], self._line[at]
 
     def values(self) -> tuple[Value, ...]:
-        """Return all values in their order."""
-        return tuple(self._line)
+        """Return all values in their order; the same object while nothing changed."""
+        if self._values is None:
+            self._values = tuple(self._line)
+        return self._values

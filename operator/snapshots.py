@@ -29,8 +29,11 @@ START_S = 10.0
 NODE_CLOCKS = frozenset({"timeout", "pendingTimeout"})
 STALE_OUTLOOK_S = 5.0
 """After that a running workflow's outlook is made again although nothing was heard of it."""
+REFRESHED_PER_S = 400.0
+"""Waiting pods, and rooms, that are made anew for their age alone, spread over the calls: a call
+seldom makes more than one or two, and with thousands of pods some are older than the rest."""
 REFRESHED = 100
-"""Most waiting pods, and most rooms, that one picture makes anew for their age alone."""
+"""Most of them in one call, however long ago the last one was."""
 
 
 class Estimates(Protocol):
@@ -88,6 +91,13 @@ class Snapshots:
         self._regroup = True
         self._last: snapshots.Snapshot | None = None
         self._estimated = -1
+        self._factors: dict[str, float] = {}
+        """Of groups, as the estimates in use have them."""
+        self._refreshed_at = monotonic()
+        self._tight: tuple[str, ...] | None = None
+        """Namespaces of tight quotas; None = to be looked at."""
+        self._cpu_m = sum(node.allocatable.cpu_m for node in cached.nodes.values())
+        self._memory_bytes = sum(node.allocatable.memory_bytes for node in cached.nodes.values())
         for key, seen in cached.pods.items():
             self._pod_changed(key, None, seen)
         cached.subscribe(self._changed)
@@ -108,6 +118,7 @@ class Snapshots:
         if self._estimated != self.estimates.version:
             self._estimated = self.estimates.version
             self._outlooks.clear()
+            self._factors = dict(self.estimates.book.group_factors)
             self._made_at = dict.fromkeys(self._made_at, float("-inf"))
             self._aged_nodes = dict.fromkeys(self._caches.nodes)
         self._refresh(now)
@@ -136,9 +147,7 @@ class Snapshots:
             tenants=self._tenants(),
             group_factors=self.estimates.book.group_factors,
             interval_s=self._choices.schedule_interval_s,
-            tight_namespaces=tuple(
-                sorted({q.namespace for q in self._caches.quotas.values() if q.tight})
-            ),
+            tight_namespaces=self._tight_namespaces(),
         )
         return self._last
 
@@ -196,12 +205,18 @@ class Snapshots:
         elif change.kind is caches.Kind.NODES:
             self._stale_nodes.add(change.key)
             before, after = change.before, change.after
+            for node, sign in ((before, -1), (after, 1)):
+                if isinstance(node, clusters.Node):
+                    self._cpu_m += sign * node.allocatable.cpu_m
+                    self._memory_bytes += sign * node.allocatable.memory_bytes
             if not (
                 isinstance(before, clusters.Node)
                 and isinstance(after, clusters.Node)
                 and before.labels == after.labels
             ):
                 self._regroup = True
+        elif change.kind is caches.Kind.QUOTAS:
+            self._tight = None
         elif change.kind is caches.Kind.WORKFLOWS:
             for run in (change.before, change.after):
                 if isinstance(run, objects.Run):
@@ -229,10 +244,15 @@ class Snapshots:
 
     def _refresh(self, now: float) -> None:
         """Mark what is old by time or estimates alone, a few at a time: no call may take long."""
-        for name in list(itertools.islice(self._aged_nodes, REFRESHED)):
+        at = self._monotonic()
+        most = min(REFRESHED, int((at - self._refreshed_at) * REFRESHED_PER_S))
+        if most == 0:
+            return
+        self._refreshed_at = at
+        for name in list(itertools.islice(self._aged_nodes, most)):
             del self._aged_nodes[name]
             self._stale_nodes.add(name)
-        for key in itertools.islice(self._made_at, REFRESHED):
+        for key in itertools.islice(self._made_at, most):
             if now - self._made_at[key] < STALE_OUTLOOK_S:
                 return
             self._stale_pods.add(key)
@@ -310,13 +330,17 @@ class Snapshots:
         run = self._caches.workflows.of_uid(pod.workflow_uid) if pod.workflow_uid else None
         if run is None:
             return float("inf")
-        task = self._outlook(run.workflow, now).tasks.get(pod.node_id)
+        # A changed workflow has no outlook: an old one has its tasks all the same.
+        known = self._outlooks.get(run.workflow.uid) or self._outlook(run.workflow, now)
+        task = known.tasks.get(pod.node_id)
         if task is not None and task.daemon:
             return float("inf")
         identity = task.identity if task is not None else None
         group = self.group_of.get(pod.node, clusters.OTHER)
-        factor = dict(self.estimates.book.group_factors).get(group, 1.0)
-        factor = dict(self.estimates.book.factors(identity)).get(group, factor)
+        factor = self._factors.get(group, 1.0)
+        for name, own in self.estimates.book.factors(identity):
+            if name == group:
+                factor = own
         expected_s = self.estimates.book.estimate(identity, attempt=pod.attempt).centre_s * factor
         return (pod.started_at or pod.bound_at or now) + expected_s
 
@@ -354,13 +378,23 @@ class Snapshots:
 
     def _tenants(self) -> tuple[tuple[str, float, float], ...]:
         """Return weight and dominant share of each namespace that runs or ran workflows."""
-        total = amounts.NOTHING
-        for node in self._caches.nodes.values():
-            total = total + node.allocatable
         return tuple(
-            (name, self._choices.weight(name), _dominant(used, total))
+            (name, self._choices.weight(name), self._dominant(used))
             for name, used in sorted(self._used.items())
         )
+
+    def _dominant(self, taken: amounts.Amounts) -> float:
+        """Return the dominant share (DRF, Ghodsi 2011) of CPU and memory, 0 to 1."""
+        return max(
+            taken.cpu_m / self._cpu_m if self._cpu_m else 0.0,
+            taken.memory_bytes / self._memory_bytes if self._memory_bytes else 0.0,
+        )
+
+    def _tight_namespaces(self) -> tuple[str, ...]:
+        if self._tight is None:
+            tight = {quota.namespace for quota in self._caches.quotas.values() if quota.tight}
+            self._tight = tuple(sorted(tight))
+        return self._tight
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,14 +408,6 @@ class _Outlook:
     """The longest path when this process first saw the workflow, seconds."""
     paths_s: Mapping[str, float]
     tasks: Mapping[str, workflows.Task]
-
-
-def _dominant(taken: amounts.Amounts, total: amounts.Amounts) -> float:
-    """Return the dominant share (DRF, Ghodsi 2011) of CPU and memory, 0 to 1."""
-    return max(
-        taken.cpu_m / total.cpu_m if total.cpu_m else 0.0,
-        taken.memory_bytes / total.memory_bytes if total.memory_bytes else 0.0,
-    )
 
 
 def _labels(pod: pods.Pod, workflow: workflows.Workflow | None) -> dict[str, str]:

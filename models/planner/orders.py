@@ -65,6 +65,8 @@ def of(
         return Order([], nothing, nothing, after_s, {})
     keys, reasons = _keys(snapshot, policy)
     count = len(waiting)
+    if count == 1:
+        return _alone(waiting[0], snapshot.at, after_s, reasons)
     tiers = np.empty((count, 2), dtype=np.int64)
     tiers[:, 0] = np.fromiter((each.pod.priority for each in waiting), np.int64, count)
     tiers[:, 1] = np.fromiter(
@@ -88,6 +90,15 @@ def of(
             line.by_tenant.setdefault(waiting[index].tenant, []).append(index)
         lines.append(line)
     return Order(lines, place, sequence, after_s, reasons)
+
+
+def _alone(only: snapshots.Waiting, at: float, after_s: float, reasons: Mapping[int, str]) -> Order:
+    """Return the order of one pod: most admissions ask for no other."""
+    tier = (only.pod.priority, max(only.workflow_priority, only.urgency_priority))
+    late = at - only.waiting_since > after_s
+    line = Line(tier, [0], {}) if late else Line(tier, [], {only.tenant: [0]})
+    first = np.zeros(1, dtype=np.int64)
+    return Order([line], first, first, after_s, reasons)
 
 
 def _keys(
