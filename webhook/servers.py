@@ -105,9 +105,10 @@ class Listener:
     async def adopt(self, context: ssl.SSLContext) -> None:
         """Serve new connections with `context` from now on; no connection is lost."""
         assert self._socket is not None
+        loop = asyncio.get_running_loop()
         before = self._server
         self._context = context
-        self._server = await asyncio.get_running_loop().create_server(
+        self._server = await loop.create_server(
             self._protocols,
             sock=self._socket.dup(),
             ssl=context,
@@ -116,6 +117,12 @@ class Listener:
             ssl_shutdown_timeout=1.0,
         )
         if before is not None:
+            # asyncio drops a connection that was accepted but has no transport yet when its server
+            # is closed: no more are accepted here, and those get theirs before the end.
+            for listening in before.sockets:
+                loop.remove_reader(listening)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
             before.close()
 
     async def drain(self, after_s: float) -> None:
