@@ -1,8 +1,11 @@
 """Structured logs: one JSON object a line, constant message, named values."""
 
+import json
 import logging
 import sys
+from collections.abc import Callable
 
+import orjson
 import structlog
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -20,7 +23,7 @@ def configure(level: str) -> None:
             *shared,
             structlog.processors.format_exc_info,
             structlog.processors.EventRenamer("message"),
-            structlog.processors.JSONRenderer(),
+            structlog.processors.JSONRenderer(serializer=_line),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stdout),
@@ -34,8 +37,17 @@ def configure(level: str) -> None:
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
                 structlog.processors.EventRenamer("message"),
-                structlog.processors.JSONRenderer(),
+                structlog.processors.JSONRenderer(serializer=_line),
             ],
         )
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+
+
+def _line(values: object, default: Callable[[object], object], **_: object) -> str:
+    """Return a line; a decision is logged with each answer, so it has to be cheap."""
+    try:
+        return orjson.dumps(values, default=default, option=orjson.OPT_NON_STR_KEYS).decode()
+    except orjson.JSONEncodeError:
+        # Half of a surrogate pair out of a hostile request, or a number beyond 64 bits.
+        return json.dumps(values, default=default)

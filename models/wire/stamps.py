@@ -49,37 +49,17 @@ def of(decision: decisions.Decision) -> decisions.Stamp:
 
     Raises `errors.InputError` when even without a reason it is too long.
     """
-    whole = decisions.Stamp(
-        id=decision.id,
-        verdict=decision.verdict,
-        pod=decision.pod,
-        admission_uid=decision.admission_uid,
-        pod_uid=decision.pod_uid,
-        workflow=decision.workflow,
-        workflow_uid=decision.workflow_uid,
-        snapshot_version=decision.snapshot_version,
-        snapshot_age_s=_milli(decision.snapshot_age_s),
-        policy=decision.policy,
-        arm=decision.arm,
-        bundle=decision.bundle,
-        sizings=tuple(sorted(decision.sizings, key=lambda sizing: sizing.container)),
-        placement=decision.placement,
-        rank=decision.rank,
-        reason=decision.reason,
-        issued_at=_milli(decision.issued_at),
-        expires_at=_milli(decision.expires_at),
-        nonce=decision.nonce,
-    )
-    return _cut(whole)
+    return _cut(_whole(decision))[0]
 
 
 def encode(decision: decisions.Decision | decisions.Stamp) -> bytes:
     """Return the canonical text.  Raises `errors.InputError` for one that cannot be so short."""
-    stamp = of(decision) if isinstance(decision, decisions.Decision) else decision
-    text = _text(stamp)
+    if isinstance(decision, decisions.Decision):
+        return _cut(_whole(decision))[1]
+    text = _text(decision)
     if len(text) > decisions.LONGEST_STAMP:
         raise errors.InputError(
-            f"decision {stamp.id}: {len(text)} bytes, {decisions.LONGEST_STAMP} are allowed"
+            f"decision {decision.id}: {len(text)} bytes, {decisions.LONGEST_STAMP} are allowed"
         )
     return text
 
@@ -104,10 +84,35 @@ def _decoded(raw: bytes) -> decisions.Stamp:
     return stamp
 
 
-def _cut(stamp: decisions.Stamp) -> decisions.Stamp:
-    """Return the stamp with the longest beginning of its reason that fits."""
-    if len(_text(stamp)) <= decisions.LONGEST_STAMP:
-        return stamp
+def _whole(decision: decisions.Decision) -> decisions.Stamp:
+    return decisions.Stamp(
+        id=decision.id,
+        verdict=decision.verdict,
+        pod=decision.pod,
+        admission_uid=decision.admission_uid,
+        pod_uid=decision.pod_uid,
+        workflow=decision.workflow,
+        workflow_uid=decision.workflow_uid,
+        snapshot_version=decision.snapshot_version,
+        snapshot_age_s=_milli(decision.snapshot_age_s),
+        policy=decision.policy,
+        arm=decision.arm,
+        bundle=decision.bundle,
+        sizings=tuple(sorted(decision.sizings, key=lambda sizing: sizing.container)),
+        placement=decision.placement,
+        rank=decision.rank,
+        reason=decision.reason,
+        issued_at=_milli(decision.issued_at),
+        expires_at=_milli(decision.expires_at),
+        nonce=decision.nonce,
+    )
+
+
+def _cut(stamp: decisions.Stamp) -> tuple[decisions.Stamp, bytes]:
+    """Return the stamp with the longest beginning of its reason that fits, and its text."""
+    text = _text(stamp)
+    if len(text) <= decisions.LONGEST_STAMP:
+        return stamp, text
     bare = len(_text(_reasoned(stamp, "")))
     if bare > decisions.LONGEST_STAMP:
         raise errors.InputError(
@@ -116,8 +121,6 @@ def _cut(stamp: decisions.Stamp) -> decisions.Stamp:
         )
     room = decisions.LONGEST_STAMP - bare - len(',"reason":')
     reason = stamp.reason[: decisions.LONGEST_STAMP]
-    if len(reason) == len(stamp.reason) and _length(reason) <= room:
-        return stamp
     low, high = 0, len(reason)
     while low < high:
         middle = (low + high + 1) // 2
@@ -125,7 +128,8 @@ def _cut(stamp: decisions.Stamp) -> decisions.Stamp:
             low = middle
         else:
             high = middle - 1
-    return _reasoned(stamp, reason[:low] + "…" if low else "")
+    short = _reasoned(stamp, reason[:low] + "…" if low else "")
+    return short, _text(short)
 
 
 def _length(text: str) -> int:
