@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab import apis, catalogs, clocks, errors, homes
 from lab.controlplane import certificates, configurations, states
-from lab.kubelet import controls, kubelets, ledgers, loops, nodes, settings, streams
+from lab.kubelet import controls, kubelets, ledgers, nodes, settings, streams
 from lab.kubelet.behaviours import chooser, grounds, provisioners
 from lab.kubelet.exporters import servers
 
@@ -41,9 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     gc.set_threshold(*GARBAGE)
     try:
         chosen = choose(parse(arguments))
-        # Its sockets and TLS cost a fraction of asyncio's own (docs/adr/0019).
-        with asyncio.Runner(loop_factory=loops.Loop) as runner:
-            again = runner.run(serve(chosen))
+        again = asyncio.run(serve(chosen))
     except errors.LabError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the command line
         return error.exit_code
