@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +20,8 @@ import yaml
 from lab import errors
 
 Object = dict[str, Any]
+Reader = Callable[[bytes], tuple[str, Object]]
+"""Decodes one line of a watch into the event's kind and its object."""
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
@@ -31,6 +33,12 @@ BRIEF = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 RETRIED = frozenset({429, 500, 502, 503, 504})
 CONNECTION_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError, ssl.SSLError)
+
+
+def event(line: bytes) -> tuple[str, Object]:
+    """Return the kind and the whole object of one line of a watch."""
+    told = msgspec.json.decode(line)
+    return told["type"], told["object"]
 
 
 class ApiError(errors.LabError):
@@ -99,7 +107,8 @@ class Api:
     ) -> Object:
         """Make one call and return the decoded answer; raises `ApiError` for a refusal.
 
-        `brief` is for callers who do not look at the answer: it holds little, which spares both.
+        `brief` is for callers who do not look at the answer: the server sends little of it, and
+        what comes back from here is empty.
 
         Overload (429, 5xx) and broken connections are retried. A create that is repeated after a
         broken connection may find its own object: then the object is read and returned.
@@ -130,7 +139,7 @@ class Api:
                 broken = True
             else:
                 if status < 300:
-                    return msgspec.json.decode(answer) if answer else {}
+                    return msgspec.json.decode(answer) if answer and not brief else {}
                 if broken and status == 409 and method == "POST":
                     name = msgspec.json.decode(data or b"{}").get("metadata", {}).get("name")
                     if name:
@@ -189,13 +198,14 @@ class Api:
                 raise
 
     async def watch(
-        self, path: str, *, params: Mapping[str, str] | None = None
+        self, path: str, *, params: Mapping[str, str] | None = None, read: Reader = event
     ) -> AsyncIterator[tuple[str, Object]]:
         """Yield (`ADDED` | `MODIFIED` | `DELETED` | `LISTED`, object) for ever.
 
         Starts with a list, whose items come as `ADDED`, then one `LISTED` (its object is the list
         with `uids` instead of items). After a cut it goes on from the last version seen; where that
         is too old it lists again, and whoever keeps a cache drops on `LISTED` what is not in it.
+        `read` decodes what comes after the list, for callers who do not need the whole of it.
         """
         chosen = dict(params or {})
         while True:
@@ -207,7 +217,7 @@ class Api:
             yield "LISTED", {"metadata": listed["metadata"], "uids": uids}
             version = listed["metadata"]["resourceVersion"]
             while version:
-                async for kind, item in self._stream(path, version, chosen):
+                async for kind, item in self._stream(path, version, chosen, read):
                     if kind == "ERROR":
                         version = ""
                         break
@@ -227,7 +237,7 @@ class Api:
                 await asyncio.sleep(1.0)
 
     async def _stream(
-        self, path: str, version: str, params: Mapping[str, str]
+        self, path: str, version: str, params: Mapping[str, str], read: Reader
     ) -> AsyncIterator[tuple[str, Object]]:
         """Yield the events of one watch call until the server or the network ends it."""
         assert self._session is not None
@@ -250,8 +260,7 @@ class Api:
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
-                        event = msgspec.json.decode(line)
-                        yield event["type"], event["object"]
+                        yield read(line)
         except (*CONNECTION_ERRORS, msgspec.DecodeError):
             self.retries += 1
 

@@ -19,6 +19,11 @@ class Known:
     confirmed: bool = False
     """Whether its deletion was confirmed."""
 
+    @property
+    def latest(self) -> apis.Object:
+        """Its object as last heard of."""
+        return self.item if self.life is None else self.life.item
+
     def observed(self, readings: Sequence[engines.Reading]) -> observations.Pod:
         """Return the pod as it is exported; `readings` are its computations under way."""
         if self.life is None:

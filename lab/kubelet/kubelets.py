@@ -25,6 +25,7 @@ from lab.kubelet import (
     settings,
     statuses,
     streams,
+    tidings,
     writers,
 )
 from lab.kubelet.behaviours import grounds
@@ -142,11 +143,15 @@ class Kubelet:
                 self._end(memory, reason=endings.Stop.GONE.word, exit_code=137)
 
     async def _watch(self) -> None:
-        async for kind, item in self._api.watch("/api/v1/pods", params=BOUND_PODS):
+        watch = self._api.watch("/api/v1/pods", params=BOUND_PODS, read=tidings.event)
+        async for kind, item in watch:
             self._version = item["metadata"]["resourceVersion"]
             if kind == "LISTED":
                 self._all_listed(item["uids"])
-            elif item["spec"].get("nodeName") in self.machines:
+                continue
+            known = self.known.get(item["metadata"]["uid"])
+            tidings.complete(item, before=known.latest if known else None)
+            if known is not None or item["spec"].get("nodeName") in self.machines:
                 self._heard(kind, item)
 
     def _heard(self, kind: str, item: apis.Object) -> None:

@@ -25,7 +25,6 @@ from lab.kubelet import (
     lookups,
     machines,
     memories,
-    nodes,
     pods,
     settings,
     statuses,
@@ -376,13 +375,13 @@ class Lifecycle:
     # How it ends
 
     def _refusal(self) -> admissions.Refusal | None:
-        place = self.machine.place
+        machine = self.machine
         return admissions.refusal(
             self.pod,
-            others=self.machine.bound.values(),
-            allocatable=nodes.allocatable(place.group),
-            most_pods=place.group.pods,
-            labels=nodes.labels(place),
+            others=machine.bound.values(),
+            allocatable=machine.allocatable,
+            most_pods=machine.place.group.pods,
+            labels=machine.labels,
         )
 
     async def _refuse(self, refusal: admissions.Refusal) -> None:

@@ -16,6 +16,8 @@ class Machine:
     """The mutable side of one node. Times named `_s` are simulated, `_at` are wall time."""
 
     place: nodes.Place
+    allocatable: pods.Resources
+    labels: dict[str, str]
     conditions: dict[str, nodes.Condition]
     reachable: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared while the node is lost: nothing is reported, nothing runs."""
@@ -113,6 +115,11 @@ class Machine:
 
 def machine(place: nodes.Place, *, at: float) -> Machine:
     """Return a node that was just switched on."""
-    made = Machine(place=place, conditions={item.kind: item for item in nodes.healthy(at)})
+    made = Machine(
+        place=place,
+        allocatable=nodes.allocatable(place.group),
+        labels=nodes.labels(place),
+        conditions={item.kind: item for item in nodes.healthy(at)},
+    )
     made.reachable.set()
     return made

@@ -19,7 +19,7 @@ from tiphys.models.physics import engines
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Memory(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -1,6 +1,7 @@
 """Simulated nodes as API objects: Node, its status, and its Lease; pure, from group to JSON."""
 
 import datetime
+import functools
 import hashlib
 from dataclasses import dataclass
 
@@ -216,7 +217,13 @@ def lease(name: str, *, at: float) -> apis.Object:
 
 def timestamp(at: float) -> str:
     """Return wall time as Kubernetes writes it (whole seconds)."""
-    moment = datetime.datetime.fromtimestamp(int(at), datetime.UTC)
+    return _timestamp(int(at))
+
+
+@functools.lru_cache(4096)
+def _timestamp(at: int) -> str:
+    # A pod's status repeats the same few times each time it is written.
+    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -18,7 +18,7 @@ def advance(state: State, flow: rates.Rates, dt_s: float) -> State:
     x = np.minimum(state.x + flow.per_s * dt_s, 1.0)
     x[x > DONE] = 1.0
     moved = x - state.x
-    before, after = state.held, curves.at(state.curves, x)
+    before, after = state.held, curves.further(state.curves, state.held, x)
     held = groups.sums(state.node, after.bytes, nodes.count)
     cache = caches.move(
         state.cache,
@@ -42,7 +42,9 @@ def advance(state: State, flow: rates.Rates, dt_s: float) -> State:
     )
     used[states.USED_GPU] += work[states.GPU_S] * moved
     ends = np.maximum(before.bytes, after.bytes)
-    peak = curves.peak_between(state.curves, state.x, x, ends=ends)
+    peak = ends
+    if after.point is not before.point:
+        peak = curves.peak_between(state.curves, state.x, x, ends=ends)
     used[states.USED_PEAK] = np.maximum(used[states.USED_PEAK], peak)
     current = after.bytes
     if cache.readers:
@@ -75,7 +77,7 @@ TOKENS_GONE = 1e-9
 
 def _with_hits(state: State, cache: caches.Cache) -> Floats:
     """Return `work` with the disk's rows as the page cache now leaves them."""
-    if cache.hit is state.cache.hit or (cache.hit == state.cache.hit).all():
+    if cache.hit is state.cache.hit:
         return state.work
     work = state.work.copy()
     states.with_cache(work, cache)

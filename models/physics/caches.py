@@ -9,7 +9,7 @@ limit a task recycles its own pages, and when working sets grow the oldest files
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class Cache:
     """[E] part of them that was cached when it opened the file and still is."""
     charged: Floats
     """[E] resident bytes that this reader brought in."""
+    missed: Floats
+    """[E] bytes per unit of progress that it brings from the disk; see `_missed`."""
 
     @property
     def files(self) -> int:
@@ -80,6 +82,7 @@ def empty() -> Cache:
         bytes=floats,
         hit=floats,
         charged=floats,
+        missed=floats,
     )
 
 
@@ -100,8 +103,10 @@ def join(cache: Cache, openings: Sequence[Opening], *, at_s: float) -> Cache:
     resident = np.concatenate((cache.resident, fresh))
     used_at_s = np.concatenate((cache.used_at_s, fresh))
     used_at_s[file] = at_s
-    hit = resident[file] / np.where(size[file] > 0, size[file], 1.0)
-    hit[hit > WHOLE] = 1.0
+    cached = resident[file] / np.where(size[file] > 0, size[file], 1.0)
+    cached[cached > WHOLE] = 1.0
+    file, hit = np.concatenate((cache.file, file)), np.concatenate((cache.hit, cached))
+    amounts = np.concatenate((cache.bytes, amounts))
     return Cache(
         index=index,
         node=np.concatenate((cache.node, np.array(nodes, dtype=np.intp))),
@@ -109,10 +114,11 @@ def join(cache: Cache, openings: Sequence[Opening], *, at_s: float) -> Cache:
         resident=resident,
         used_at_s=used_at_s,
         task=np.concatenate((cache.task, np.array([o.task for o in openings], dtype=np.intp))),
-        file=np.concatenate((cache.file, file)),
-        bytes=np.concatenate((cache.bytes, amounts)),
-        hit=np.concatenate((cache.hit, hit)),
+        file=file,
+        bytes=amounts,
+        hit=hit,
         charged=np.concatenate((cache.charged, np.zeros(len(openings)))),
+        missed=_missed(file, amounts, hit=hit, files=len(size)),
     )
 
 
@@ -132,6 +138,7 @@ def leave(cache: Cache, kept: Ints, *, at_s: float) -> Cache:
     read = np.bincount(cache.file[stays], minlength=cache.files) > 0
     known = read | (cache.resident > 0)
     position = np.cumsum(known) - 1
+    file, amounts, hit = position[cache.file[stays]], cache.bytes[stays], cache.hit[stays]
     return Cache(
         index=cache.index
         if known.all()
@@ -141,24 +148,24 @@ def leave(cache: Cache, kept: Ints, *, at_s: float) -> Cache:
         resident=cache.resident[known],
         used_at_s=used_at_s[known],
         task=new[cache.task[stays]],
-        file=position[cache.file[stays]],
-        bytes=cache.bytes[stays],
-        hit=cache.hit[stays],
+        file=file,
+        bytes=amounts,
+        hit=hit,
         charged=cache.charged[stays],
+        missed=_missed(file, amounts, hit=hit, files=int(known.sum())),
     )
 
 
-def missed(cache: Cache) -> Floats:
+def _missed(file: Ints, amounts: Floats, *, hit: Floats, files: int) -> Floats:
     """Return the bytes [E] per unit of progress that each reader brings from the disk."""
-    reading = cache.hit < 1
-    together = np.bincount(cache.file[reading], minlength=cache.files)
-    result: Floats = cache.bytes * (1 - cache.hit) / np.maximum(together[cache.file], 1)
+    together = np.bincount(file[hit < 1], minlength=files)
+    result: Floats = amounts * (1 - hit) / np.maximum(together[file], 1)
     return result
 
 
 def demand(cache: Cache, tasks: int) -> Floats:
     """Return the bytes [T] per unit of progress that each task brings from the disk."""
-    return groups.sums(cache.task, missed(cache), tasks)
+    return groups.sums(cache.task, cache.missed, tasks)
 
 
 def charged(cache: Cache, tasks: int) -> Floats:
@@ -175,7 +182,7 @@ def rising(cache: Cache, per_s: Floats, *, room_bytes: Floats) -> Floats:
     mine = charged(cache, len(per_s))
     grows = (mine < room_bytes * WHOLE)[cache.task]
     grows &= (cache.resident < cache.size * WHOLE)[cache.file]
-    return np.where(grows, missed(cache) * per_s[cache.task], 0.0)
+    return np.where(grows, cache.missed * per_s[cache.task], 0.0)
 
 
 def total(cache: Cache, nodes: int) -> Floats:
@@ -199,7 +206,7 @@ def move(
     if not cache.readers and (groups.sums(cache.node, resident, nodes) <= free_bytes).all():
         return cache
     if cache.readers:
-        brought = missed(cache) * progress[cache.task]
+        brought = cache.missed * progress[cache.task]
         # Never more than the file: readers that joined in the middle would count pages twice.
         wanted = groups.sums(cache.file, brought, files)
         space = np.maximum(cache.size - resident, 0.0)
@@ -220,12 +227,23 @@ def move(
         resident = kept
     resident = np.minimum(np.maximum(resident, 0.0), cache.size)
     cached = resident / np.where(cache.size > 0, cache.size, 1.0)
-    return replace(
-        cache,
+    hit, missed = np.minimum(cache.hit, cached[cache.file]), cache.missed
+    if (hit == cache.hit).all():
+        hit = cache.hit
+    else:
+        missed = _missed(cache.file, cache.bytes, hit=hit, files=files)
+    return Cache(
+        index=cache.index,
+        node=cache.node,
+        size=cache.size,
         resident=resident,
-        charged=charge,
         used_at_s=used_at_s,
-        hit=np.minimum(cache.hit, cached[cache.file]),
+        task=cache.task,
+        file=cache.file,
+        bytes=cache.bytes,
+        hit=hit,
+        charged=charge,
+        missed=missed,
     )
 
 

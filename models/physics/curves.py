@@ -42,7 +42,7 @@ def curve(points: tuple[tuple[float, float], ...], *, limit_bytes: float | None)
     x = np.array([[x for x, _ in points]], dtype=np.float64)
     amounts = np.array([[amount for _, amount in points]], dtype=np.float64)
     area = np.zeros_like(x)
-    area[0, 1:] = np.cumsum(np.diff(x[0]) * (amounts[0, 1:] + amounts[0, :-1]) / 2)
+    area[0, 1:] = np.cumsum((x[0, 1:] - x[0, :-1]) * (amounts[0, 1:] + amounts[0, :-1]) / 2)
     return Curves(
         x=x,
         bytes=amounts,
@@ -108,6 +108,8 @@ class Values:
     """Integral of bytes over progress from 0."""
     next_x: Floats
     """Progress of the next point; inf after the last."""
+    point: Floats
+    """[3, T] x, bytes and area of the last point that was passed."""
 
     def take(self, kept: Ints) -> "Values":
         """Return the values at some indexes."""
@@ -116,6 +118,7 @@ class Values:
             slope=self.slope[kept],
             area=self.area[kept],
             next_x=self.next_x[kept],
+            point=self.point[:, kept],
         )
 
 
@@ -129,12 +132,27 @@ def at(curves: Curves, x: Floats) -> Values:
     next_x = np.where(after > before, next_x, np.inf)
     run = next_x - x0
     slope = np.where(np.isfinite(run), (y1 - y0) / np.where(run > 0, run, 1.0), 0.0)
+    return _on(np.array((x0, y0, curves.area[tasks, before])), x, slope=slope, next_x=next_x)
+
+
+def further(curves: Curves, values: Values, x: Floats) -> Values:
+    """Return what `at` returns, for progress that is not less than that of `values`."""
+    if (x >= values.next_x).any():
+        return at(curves, x)
+    return _on(values.point, x, slope=values.slope, next_x=values.next_x)
+
+
+def _on(point: Floats, x: Floats, *, slope: Floats, next_x: Floats) -> Values:
+    """Return the values at progress between the last points and the next."""
+    x0, y0, area = point
     moved = x - x0
+    rise = slope * moved
     return Values(
-        bytes=y0 + slope * moved,
+        bytes=y0 + rise,
         slope=slope,
-        area=curves.area[tasks, before] + moved * (y0 + slope * moved / 2),
+        area=area + moved * (y0 + rise / 2),
         next_x=next_x,
+        point=point,
     )
 
 
