@@ -9,10 +9,11 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tiphys.argo import clocks, identities
+from tiphys.argo import identities
 from tiphys.models.domain import (
     amounts,
     clusters,
+    constraints,
     outlooks,
     pods,
     settings,
@@ -21,12 +22,9 @@ from tiphys.models.domain import (
 )
 from tiphys.models.estimators import books
 from tiphys.models.planner import groups
-from tiphys.operator import assumptions, caches, lines, objects, optins
+from tiphys.operator import assumptions, caches, lines, objects, optins, slacks
 
 MOST_SIBLINGS = 200
-START_S = 10.0
-"""Assumed from a release to a start where a clock of Argo's runs: being late fails the task."""
-NODE_CLOCKS = frozenset({"timeout", "pendingTimeout"})
 STALE_OUTLOOK_S = 5.0
 """After that a running workflow's outlook is made again although nothing was heard of it."""
 REFRESHED_PER_S = 400.0
@@ -162,8 +160,8 @@ class Snapshots:
                 workflow=f"{pod.namespace}/{pod.workflow}",
                 tenant=pod.namespace,
                 waiting_since=pod.created_at or now,
-                must_open_by=clocks.open_by(seen.clocks, start_s=START_S),
-                labels=tuple(sorted(_labels(pod, None).items())),
+                must_open_by=slacks.must_open_by(seen, None, now=now),
+                labels=constraints.labels(pod),
             )
         workflow = run.workflow
         outlook = self._outlook(workflow, now)
@@ -189,13 +187,20 @@ class Snapshots:
             remaining_path_s=max(outlook.path_s, duration.centre_s) if path_s is None else path_s,
             deadline_at=self._deadline_at(run, outlook),
             waiting_since=min(pod.created_at or now, since),
-            must_open_by=self._must_open_by(seen, run, since=since, run_s=duration.centre_s),
+            must_open_by=slacks.must_open_by(
+                seen,
+                run,
+                cron=self._caches.cron_workflows.get(run.cron_workflow),
+                since=since,
+                run_s=duration.centre_s,
+                now=now,
+            ),
             tenant=pod.namespace,
             urgency_of=tuple(waiter.key for waiter in urgency_of),
             urgency_priority=max((waiter.priority for waiter in urgency_of), default=0),
             held_s=self.held_s(pod.key),
             near=self._near(pod),
-            labels=tuple(sorted(_labels(pod, workflow).items())),
+            labels=constraints.labels(pod, source=workflow.source),
         )
 
     def _changed(self, change: caches.Change) -> None:
@@ -353,22 +358,6 @@ class Snapshots:
         waiters = (each for each in known if held.intersection(each.waits_for))
         return sorted(waiters, key=lambda waiter: waiter.key)
 
-    def _must_open_by(
-        self, seen: objects.Seen, run: objects.Run, *, since: float, run_s: float
-    ) -> float | None:
-        """Return when Argo's clocks leave no more slack; `since` is the start of its node."""
-        # A pod's own clocks were read from its creation; one that was created again is later.
-        late_s = max(0.0, (seen.pod.created_at or since) - since)
-        running = [
-            dataclasses.replace(clock, at=clock.at - late_s) if clock.name in NODE_CLOCKS else clock
-            for clock in seen.clocks
-        ]
-        running.extend(clocks.of_workflow(run.workflow))
-        cron = self._caches.cron_workflows.get(run.cron_workflow)
-        if cron is not None:
-            running.extend(clocks.of_cron_workflow(cron.written, after=self._clock()))
-        return clocks.open_by(running, start_s=START_S, run_s=run_s)
-
     def _near(self, pod: pods.Pod) -> tuple[str, ...]:
         """Return the nodes of the pods of the same workflow; of a very large one none."""
         known, uid = self._caches.pods, pod.workflow_uid
@@ -408,17 +397,3 @@ class _Outlook:
     """The longest path when this process first saw the workflow, seconds."""
     paths_s: Mapping[str, float]
     tasks: Mapping[str, workflows.Task]
-
-
-def _labels(pod: pods.Pod, workflow: workflows.Workflow | None) -> dict[str, str]:
-    """Return what the rule table may select on."""
-    main = next((c for c in pod.containers if c.role is pods.ContainerRole.MAIN), None)
-    found = {
-        "role": pod.role.value,
-        "template": pod.template,
-        "workflow": pod.workflow,
-        "source": workflow.source if workflow is not None else "",
-        "image": main.image if main is not None else "",
-        "namespace": pod.namespace,
-    }
-    return {name: value for name, value in found.items() if value}

@@ -21,7 +21,7 @@ import enum
 import fnmatch
 from collections.abc import Mapping
 
-from tiphys.models.domain import clusters, errors, readings
+from tiphys.models.domain import clusters, errors, pods, readings
 
 
 class Subject(enum.StrEnum):
@@ -158,3 +158,17 @@ def _values(limit: Limit, node: clusters.Node) -> tuple[str, ...]:
     labels = dict(node.labels)
     keys = (limit.key,) if limit.what is Subject.LABEL else LABELS[limit.what]
     return tuple(labels[key] for key in keys if key in labels)[:1]
+
+
+def labels(pod: pods.Pod, *, source: str = "") -> tuple[tuple[str, str], ...]:
+    """Return what `when` may select on, sorted; `source` is that of its workflow's identity."""
+    main = next((c for c in pod.containers if c.role is pods.ContainerRole.MAIN), None)
+    found = {
+        "role": pod.role.value,
+        "template": pod.template,
+        "workflow": pod.workflow,
+        "source": source,
+        "image": main.image if main is not None else "",
+        "namespace": pod.namespace,
+    }
+    return tuple(sorted((name, value) for name, value in found.items() if value))

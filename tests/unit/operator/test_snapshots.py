@@ -10,7 +10,7 @@ from tests.unit.operator import builders
 from tiphys.argo import clocks as argo_clocks
 from tiphys.models.domain import pods, settings, snapshots, workflows
 from tiphys.models.estimators import books, histories
-from tiphys.operator import assumptions, caches, estimates, limits, objects
+from tiphys.operator import assumptions, caches, estimates, limits, objects, slacks
 from tiphys.operator import snapshots as pictures
 
 AT = builders.AT
@@ -91,7 +91,7 @@ def test_a_pod_that_was_created_again_has_waited_since_its_node_began() -> None:
     put(cached, dataclasses.replace(seen, clocks=(timeout,)))
     (waiting,) = made.current().waiting
     assert AT == waiting.waiting_since
-    assert AT + 300 - pictures.START_S == waiting.must_open_by
+    assert AT + 300 - slacks.START_S == waiting.must_open_by
 
 
 def test_a_holder_of_a_lock_inherits_the_priority_of_who_waits() -> None:
