@@ -40,9 +40,10 @@ bench: ## measure; compares with the limits in tests/bench/ranges.yaml
 	@.ci/setup python debian binaries
 	@$(python) -m pytest tests/bench -m bench --timeout=3600 $(ARGS)
 
-bench-admission: ## what a pod create pays for Tiphys: build/results/admission.json
+bench-admission: ## what a create pays, an answer and a release take: build/results/admission.json
 	@.ci/setup python binaries
-	@$(python) -m pytest tests/bench/test_admission.py -m bench --timeout=3600 $(ARGS)
+	@$(python) -m pytest tests/bench/test_admission.py tests/bench/test_decisions.py \
+		tests/bench/test_releases.py -m bench --timeout=3600 $(ARGS)
 
 bench-demo: ## Tiphys against the default over loads and seeds (SEEDS=3); hours
 	@.ci/setup python binaries

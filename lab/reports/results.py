@@ -75,6 +75,22 @@ def write(
     return path
 
 
+def add(name: str, *, seed: int | None, speed: float | None, figures: Mapping[str, Figure]) -> Path:
+    """Write figures beside those that other programs wrote for the same commit; return the path.
+
+    What is of another commit is dropped: one file never mixes two versions.
+    """
+    path = folder() / f"{name}.json"
+    before: dict[str, Figure] = {}
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.MsgspecError):
+        kept = {}
+    if kept.get("git") == git():
+        before = {key: value for key, value in kept.items() if key not in HEAD}  # type: ignore[misc]
+    return write(name, seed=seed, speed=speed, figures={**before, **figures})
+
+
 def command_line() -> str:
     """Return the command that started this process, as a person would type it."""
     program, *arguments = sys.argv

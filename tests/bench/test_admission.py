@@ -178,7 +178,7 @@ async def test_a_create_pays_little(
         figures["webhook_cpu_ms_per_pod"] = round(statistics.median(webhook_ms), 3)
         figures |= await _closed(home, api, switch, owner)
         figures |= await _hung(home, api, switch, owner, pid)
-    path = results.write("admission", seed=None, speed=1.0, figures=figures)
+    path = results.add("admission", seed=None, speed=1.0, figures=figures)
     with capsys.disabled():
         for name, value in figures.items():
             Console().print(f"{name:44} {value}")

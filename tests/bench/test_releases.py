@@ -183,6 +183,8 @@ async def test_gates_open_soon_and_many_at_a_time(home: homes.Home) -> None:
         "releases_per_s": round(per_s, 1),
     }
     results.write("releases", seed=None, speed=1.0, figures=figures)
+    p99_ms = figures["release_p99_ms"]
+    results.add("admission", seed=None, speed=1.0, figures={"release_p99_ms": p99_ms})
     assert figures["release_p99_ms"] <= RANGES["release_p99_ms"]["most"], json.dumps(figures)
     assert figures["release_room_p99_ms"] <= RANGES["release_room_p99_ms"]["most"]
     assert figures["releases_per_s"] >= RANGES["releases_per_s"]["least"]

@@ -45,6 +45,18 @@ def test_nothing_is_left_beside_the_results(folder):
     assert ["demo.json"] == [path.name for path in folder.iterdir()]
 
 
+def test_figures_of_one_commit_stand_in_one_file(monkeypatch):
+    """Three benches write one file; what an older commit left there is dropped."""
+    monkeypatch.setattr(results, "git", lambda: "one")
+    results.add("admission", seed=None, speed=1.0, figures={"added_p50_ms": 4.0, "pairs": 6})
+    path = results.add("admission", seed=None, speed=1.0, figures={"pairs": 7})
+    read = json.loads(path.read_text())
+    assert (4.0, 7) == (read["added_p50_ms"], read["pairs"])
+    monkeypatch.setattr(results, "git", lambda: "two")
+    results.add("admission", seed=None, speed=1.0, figures={"decision_p99_ms": 9.0})
+    assert "added_p50_ms" not in json.loads(path.read_text())
+
+
 @pytest.mark.parametrize(
     ("name", "figures"),
     [
