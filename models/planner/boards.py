@@ -163,9 +163,12 @@ class Board:
             return True
         return self._earliest(node, asked, lasts_s, heeds_soft=False) <= self.at
 
-    def earliest(self, node: int, asked: Row, lasts_s: float) -> float:
-        """Return when a node has room for so long, all that is booked counted; or NEVER."""
-        return self._earliest(node, asked, lasts_s, heeds_soft=True)
+    def earliest(self, node: int, asked: Row, lasts_s: float, *, before: float = NEVER) -> float:
+        """Return when a node has room for so long, all that is booked counted; or NEVER.
+
+        A start at `before` (unix seconds) or later is of no use: NEVER may be said instead.
+        """
+        return self._earliest(node, asked, lasts_s, heeds_soft=True, before=before)
 
     def in_the_way(self, node: int, asked: Row) -> tuple[tuple[str, ...], float]:
         """Return who must end on a node before `asked` fits, and when that is expected."""
@@ -189,7 +192,9 @@ class Board:
             place -= 1
         changes.insert(place, change)
 
-    def _earliest(self, node: int, asked: Row, lasts_s: float, *, heeds_soft: bool) -> float:
+    def _earliest(
+        self, node: int, asked: Row, lasts_s: float, *, heeds_soft: bool, before: float = NEVER
+    ) -> float:
         """Sweep over the changes once; a start holds if the room lasts as long as the run."""
         needs = [(place, amount) for place, amount in enumerate(asked) if amount > 0]
         free = self.free[node].tolist()
@@ -209,6 +214,8 @@ class Board:
                     start = last
                 if change.time >= start + lasts_s:
                     return start
+                if start == NEVER and change.time >= before:
+                    return NEVER
                 last = change.time
             for place, more in enumerate(change.amounts):
                 free[place] += more

@@ -177,27 +177,37 @@ def walk(line: Line, order: Order, shares: Shares) -> Iterator[tuple[int, bool, 
     """
     for index in line.overdue:
         yield index, True, False
-    queues = {tenant: iter(queue) for tenant, queue in line.by_tenant.items()}
-    if len(queues) == 1:
-        for index in next(iter(queues.values())):
+    if len(line.by_tenant) == 1:
+        for index in next(iter(line.by_tenant.values())):
             yield index, False, False
         return
-    heads = [
-        (int(order.place[index]), tenant, index)
-        for tenant, queue in queues.items()
-        for index in [next(queue)]
-    ]
+    # Two heaps over the heads of the queues. Only the tenant that was picked can have changed, so
+    # an entry is stale only if its head has gone: a step costs log(tenants), not tenants.
+    queues = {
+        tenant: iter(zip(order.place[queue].tolist(), queue, strict=True))
+        for tenant, queue in line.by_tenant.items()
+    }
+    heads = [(*next(queue), tenant) for tenant, queue in queues.items()]
+    poor = [(shares.used(tenant), place, index, tenant) for place, index, tenant in heads]
     heapq.heapify(heads)
-    while heads:
-        poor = min(heads, key=lambda head: (shares.used(head[1]), head[0]))
-        by_share = shares.used(poor[1]) < FLOOR and poor is not heads[0]
+    heapq.heapify(poor)
+    gone: set[int] = set()
+    while True:
+        while heads and heads[0][1] in gone:
+            gone.remove(heapq.heappop(heads)[1])
+        if not heads:
+            return
+        while poor[0][2] in gone:
+            gone.remove(heapq.heappop(poor)[2])
+        used, _, index, tenant = poor[0]
+        by_share = used < FLOOR and index != heads[0][1]
         if by_share:
-            heads.remove(poor)
-            heapq.heapify(heads)
-            picked = poor
+            heapq.heappop(poor)
         else:
-            picked = heapq.heappop(heads)
-        yield picked[2], False, by_share
-        following = next(queues[picked[1]], None)
+            _, index, tenant = heapq.heappop(heads)
+        gone.add(index)
+        yield index, False, by_share
+        following = next(queues[tenant], None)
         if following is not None:
-            heapq.heappush(heads, (int(order.place[following]), picked[1], following))
+            heapq.heappush(heads, (*following, tenant))
+            heapq.heappush(poor, (shares.used(tenant), *following, tenant))

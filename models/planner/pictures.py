@@ -32,6 +32,8 @@ class Mould:
     """[N] nodes that its constraints allow and that take pods at all."""
     ever: bool
     """Some node could hold it, were it empty and not cordoned."""
+    reach: int
+    """The same number for all that may use the same nodes; one of its own if that is none."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -47,6 +49,12 @@ class Shape:
     """Changes of the board that `fits` knows of."""
     full: bool = False
     """Nothing has room for it any more in this tick."""
+    hopeless: bool = False
+    """Nor will anything have, as far as ends are known: what a tick does never changes that."""
+    claimed: int = 0
+    """Claimed nodes that do not have its room even with what is claimed there, in their order."""
+    claims_seen: int = -1
+    """Changes of the board that `claimed` knows of."""
 
     @property
     def asked(self) -> boards.Row:
@@ -79,6 +87,7 @@ class Picture:
         """Cores of all nodes, each counted by the speed of its group."""
         self.selectors: dict[str, clusters.Group] = {}
         self._moulds: dict[tuple[masks.Signature, amounts.Amounts], Mould] = {}
+        self._reaches: dict[bytes, int] = {}
         self._pods: dict[str, object] = {}
         self._labels: dict[str, object] = {}
         self._moulded: dict[str, Mould] = {}
@@ -150,7 +159,10 @@ class Picture:
         if mould is None:
             asked = self.resources.row(requests)
             could = self.could(signature, asked)
-            mould = Mould(signature, requests, asked, could & self.open, bool(could.any()))
+            may = could & self.open
+            nodes = may.tobytes() if may.any() else str(len(self._moulds)).encode()
+            reach = self._reaches.setdefault(nodes, len(self._reaches))
+            mould = Mould(signature, requests, asked, may, bool(could.any()), reach)
             self._moulds[signature, requests] = mould
         self._pods[uid], self._labels[uid], self._moulded[uid] = waiting.pod, waiting.labels, mould
         return mould
@@ -164,7 +176,7 @@ class Picture:
         return could
 
     def _forget(self) -> None:
-        for kept in (self._moulds, self._pods, self._labels, self._moulded):
+        for kept in (self._moulds, self._reaches, self._pods, self._labels, self._moulded):
             kept.clear()
 
     def _read(self, place: int, room: snapshots.Room) -> None:
@@ -195,11 +207,18 @@ class Shapes:
 
     def of(self, waiting: snapshots.Waiting) -> Shape:
         """Return the shape of a pod."""
-        mould = self._picture.mould(waiting)
+        return self.cast(self._picture.mould(waiting))
+
+    def cast(self, mould: Mould) -> Shape:
+        """Return the shape of a mould."""
         known = self._known.get(id(mould))
         if known is None:
             known = self._known[id(mould)] = self._made(mould)
         return known
+
+    def known(self, mould: Mould) -> Shape | None:
+        """Return the shape of a mould if somebody has asked for it."""
+        return self._known.get(id(mould))
 
     def refresh(self, shape: Shape) -> None:
         """Bring `fits` and `full` up to the board."""

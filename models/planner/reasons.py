@@ -6,8 +6,8 @@ and `explain` say the same thing in the same words.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_AHEAD = 64
 """A hold names all who are in its way while its rank is not higher than this."""
+MOST_LACKS = 64
+"""Shapes, by rank, for which the next room is looked up; behind them the sentence is shorter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +56,19 @@ class Lack:
     until: float | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """What all pods of a mould hear that were not looked at one by one."""
+
+    kind: plans.HoldKind
+    sentence: str
+    blocker: str = ""
+    fits: bool = False
+    until: float | None = None
+    taken: pictures.Shape | None = None
+    """The blocker is the last before the pod that was placed where this shape could be."""
+
+
 class Words:
     """Writes the releases and holds of one tick."""
 
@@ -63,8 +78,15 @@ class Words:
         self._masked: dict[int, tuple[decisions.Masked, ...]] = {}
         self._lacks: dict[int, Lack] = {}
         self._nevers: dict[int, str] = {}
-        self._takers: dict[int, int] = {}
+        self._takers: dict[int, tuple[list[int], list[int]]] = {}
+        """By shape: ranks and places in the snapshot of those placed where it could be too."""
         self._meets: dict[tuple[int, int], bool] = {}
+        self._told: dict[tuple[int, ticks.Claim | None], Told] = {}
+        """By mould and whose claim is in the way: what those hear that were not looked at."""
+        self._met = 0
+        self._last: dict[int, tuple[pictures.Shape, int]] = {}
+        """By reach: the last of the first `_met` held, the latest at the end."""
+        self._by_end: npt.NDArray[np.int64] | None = None
         self._groups: dict[str, npt.NDArray[np.int64]] = {}
 
     def release(self, placed: ticks.Placed) -> plans.Release:
@@ -119,12 +141,11 @@ class Words:
             return self._wait(held, place, uid)
         before = self._before(held, place)
         if held.kept_for >= 0:
-            keeper = tick.snapshot.waiting[held.kept_for].pod.key
-            there = tick.picture.rooms[held.node].node.name
+            keeper, sentence = self._kept_for(held.node, held.kept_for)
             return plans.Hold(
                 uid=uid,
                 kind=kinds.ORDER,
-                reason=f"Room on {there} is kept for {keeper}, which goes first.",
+                reason=sentence,
                 blocker=keeper,
                 blockers=before,
                 rank=held.rank,
@@ -147,29 +168,61 @@ class Words:
             until=lack.until,
         )
 
-    def later(self, indices: Sequence[int], rank: int) -> list[plans.Hold]:
-        """Return the holds of pods whose turn the caller did not ask about, from a rank on."""
+    def later(self) -> list[plans.Hold]:
+        """Return the holds of pods that were not looked at one by one."""
         tick = self._tick
-        waiting, mould = tick.snapshot.waiting, tick.picture.mould
-        last = waiting[tick.placed[-1].index].pod.key if tick.placed else ""
-        sentence = "Its turn comes after those that are opened now."
-        return [
-            plans.Hold(
-                uid=waiting[index].pod.uid,
-                kind=plans.HoldKind.ORDER,
-                reason=sentence,
-                blocker=last,
-                rank=place,
+        waiting = tick.snapshot.waiting
+        moulds = tick.mould_of or [tick.picture.mould(each) for each in waiting]
+        holds = []
+        for index, rank, claim in zip(
+            tick.unasked, tick.unasked_ranks, tick.unasked_claims, strict=True
+        ):
+            told = self._told_of(moulds[index], claim)
+            blocker = told.blocker
+            if told.taken is not None:
+                took = self._took(told.taken, rank)
+                blocker = waiting[took].pod.key if took >= 0 else blocker
+            holds.append(
+                plans.Hold(
+                    uid=waiting[index].pod.uid,
+                    kind=told.kind,
+                    reason=told.sentence,
+                    blocker=blocker,
+                    rank=rank,
+                    fits=told.fits,
+                    until=told.until,
+                )
             )
-            if mould(waiting[index]).ever
-            else plans.Hold(
-                uid=waiting[index].pod.uid,
-                kind=plans.HoldKind.NEVER,
-                reason=self._never(tick.shapes.of(waiting[index])),
-                rank=place,
-            )
-            for place, index in enumerate(indices, start=rank)
-        ]
+        return holds
+
+    def _told_of(self, mould: pictures.Mould, claim: ticks.Claim | None) -> Told:
+        key = (id(mould), claim)
+        known = self._told.get(key)
+        if known is None:
+            known = self._told[key] = self._tell(mould, claim)
+        return known
+
+    def _tell(self, mould: pictures.Mould, claim: ticks.Claim | None) -> Told:
+        tick, kinds = self._tick, plans.HoldKind
+        if not mould.ever:
+            return Told(kinds.NEVER, self._never(tick.shapes.cast(mould)))
+        if claim is not None:
+            keeper, sentence = self._kept_for(*claim)
+            return Told(kinds.ORDER, sentence, keeper, fits=True)
+        last = tick.snapshot.waiting[tick.placed[-1].index].pod.key if tick.placed else ""
+        shape = tick.shapes.known(mould)
+        if shape is None or not shape.full:
+            return Told(kinds.ORDER, "Its turn comes after those that are opened now.", last)
+        if shape.fitted:
+            return Told(kinds.ORDER, "Those that go first took the room.", last, taken=shape)
+        lack = self._lack(shape)
+        return Told(kinds.ROOM, lack.sentence, next(iter(lack.holders), ""), until=lack.until)
+
+    def _kept_for(self, node: int, index: int) -> tuple[str, str]:
+        """Return the key of the pod for which room is kept, and the sentence."""
+        keeper = self._tick.snapshot.waiting[index].pod.key
+        there = self._tick.picture.rooms[node].node.name
+        return keeper, f"Room on {there} is kept for {keeper}, which goes first."
 
     def _why(self, placed: ticks.Placed) -> str:
         tick, index = self._tick, placed.index
@@ -277,7 +330,7 @@ class Words:
         tick = self._tick
         waiting = tick.snapshot.waiting
         mine = waiting[held.index]
-        took = self._took(held)
+        took = self._took(held.shape, held.rank)
         if took < 0:
             return plans.Hold(
                 uid=uid,
@@ -307,23 +360,16 @@ class Words:
             rank=held.rank,
         )
 
-    def _took(self, held: ticks.Held) -> int:
-        """Return the last that was placed before a pod where it could be too; -1 if none was."""
+    def _took(self, shape: pictures.Shape, rank: int) -> int:
+        """Return the last that was placed before a rank where a shape could be; -1 if none was."""
         placed = self._tick.placed
-        last = not placed or held.rank > placed[-1].rank
-        if last and id(held.shape) in self._takers:
-            return self._takers[id(held.shape)]
-        took = next(
-            (
-                each.index
-                for each in reversed(placed)
-                if each.rank < held.rank and each.node >= 0 and held.shape.may[each.node]
-            ),
-            -1,
-        )
-        if last:
-            self._takers[id(held.shape)] = took
-        return took
+        known = self._takers.get(id(shape))
+        if known is None:
+            there = [each for each in placed if each.node >= 0 and shape.may[each.node]]
+            known = ([each.rank for each in there], [each.index for each in there])
+            self._takers[id(shape)] = known
+        before = bisect.bisect_left(known[0], rank)
+        return known[1][before - 1] if before else -1
 
     def _before(self, held: ticks.Held, place: int) -> tuple[str, ...]:
         """Return who goes before a pod and could use the same nodes; empty beyond MOST_AHEAD."""
@@ -346,17 +392,23 @@ class Words:
     def _nearest(self, place: int) -> str:
         """Return the last one before a pod that could use the same nodes."""
         tick = self._tick
+        for number in range(self._met, place):
+            shape = tick.held[number].shape
+            reach = shape.mould.reach
+            self._last.pop(reach, None)
+            self._last[reach] = (shape, number)
+        self._met = max(self._met, place)
         mine = tick.held[place].shape
-        for other in reversed(tick.held[max(0, place - MOST_AHEAD) : place]):
-            if self._meet(other.shape, mine):
-                return tick.snapshot.waiting[other.index].pod.key
+        for shape, number in reversed(self._last.values()):
+            if self._meet(shape, mine):
+                return tick.snapshot.waiting[tick.held[number].index].pod.key
         return ""
 
     def _meet(self, one: pictures.Shape, other: pictures.Shape) -> bool:
         """Say whether some node may take both shapes."""
-        if one is other:
+        pair = (one.mould.reach, other.mould.reach)
+        if pair[0] == pair[1]:
             return True
-        pair = (id(one), id(other))
         known = self._meets.get(pair)
         if known is None:
             known = self._meets[pair] = bool((one.may & other.may).any())
@@ -366,7 +418,9 @@ class Words:
         """Return why a shape has no room and which node is expected to have some first."""
         known = self._lacks.get(id(shape))
         if known is None:
-            known = self._lacks[id(shape)] = self._lack_of(shape)
+            told = len(self._lacks) < MOST_LACKS
+            known = self._lack_of(shape) if told else Lack("No node that it may use has room.")
+            self._lacks[id(shape)] = known
         return known
 
     def _lack_of(self, shape: pictures.Shape) -> Lack:
@@ -379,9 +433,14 @@ class Words:
                 "Every node that it may use is cordoned or not ready.",
                 (picture.rooms[int(could[0])].node.name,),
             )
-        soonest = places[np.argsort(picture.first_end[places], kind="stable")[: boards.LATER_NODES]]
+        if self._by_end is None:
+            self._by_end = np.argsort(tick.first_end, kind="stable")
+        soonest = self._by_end[shape.may[self._by_end]][: boards.LATER_NODES]
         found: tuple[float, int, tuple[str, ...]] = (boards.NEVER, int(soonest[0]), ())
         for node in soonest.tolist():
+            first_end = boards.expected(float(tick.first_end[node]), at) + boards.FREE_LAG_S
+            if first_end >= found[0]:
+                continue
             holders, until = tick.board.in_the_way(node, shape.asked)
             if holders and until < found[0]:
                 found = (until, node, holders)
