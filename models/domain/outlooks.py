@@ -27,6 +27,15 @@ class Outlook:
         return max((path_s for _, path_s in self.paths_s), default=0.0)
 
 
+def rest_s(expected_s: float, elapsed_s: float) -> float:
+    """Return the expected rest of a run that was to last `expected_s` and has lasted `elapsed_s`.
+
+    What outlives its estimate is of a longer kind: it is expected to last a quarter of its age
+    more (for run times with a heavy tail the rest grows with the age, Harchol-Balter 1997).
+    """
+    return max(expected_s - elapsed_s, 0.25 * elapsed_s, 0.0)
+
+
 def of(
     workflow: workflows.Workflow,
     durations: Durations,
@@ -36,8 +45,9 @@ def of(
 ) -> Outlook:
     """Return the outlook of `workflow` at `at` (unix seconds).
 
-    A fan-out whose width is not known yet counts as `widths` says. Tasks come parents first, so one
-    pass from the end suffices; a parent that is not among them is ignored.
+    Daemons end with their workflow and take none of its time. A fan-out whose width is not known
+    yet counts as `widths` says. Tasks come parents first, so one pass from the end suffices; a
+    parent that is not among them is ignored.
     """
     if workflow.ended:
         return Outlook()
@@ -49,9 +59,11 @@ def of(
         if task.state.ended:
             path_s = after_s
         else:
-            own_s = durations(task) if task.kind is not workflows.TaskKind.SUSPEND else 0.0
-            if task.state is workflows.TaskState.RUNNING and task.started_at is not None:
-                own_s = max(0.0, own_s - (at - task.started_at))
+            timeless = task.daemon or task.kind is workflows.TaskKind.SUSPEND
+            own_s = 0.0 if timeless else durations(task)
+            running = task.state is workflows.TaskState.RUNNING
+            if running and not timeless and task.started_at is not None:
+                own_s = rest_s(own_s, max(0.0, at - task.started_at))
             path_s = own_s + after_s
             count = widths(task) if task.count is None else task.count
             work += own_s * count * (task.cpu_m or UNASKED_CPU_M) / 1000

@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from tiphys.models.domain import snapshots, workflows
+from tiphys.models.domain import outlooks, snapshots, workflows
 from tiphys.models.estimators import histories
 
 DEFAULT_S = 60.0
@@ -107,12 +107,8 @@ class Book:
 
 
 def residual_s(estimate: snapshots.Estimate, factor: float, elapsed_s: float) -> float:
-    """Return the expected rest of a run that has lasted `elapsed_s`, in seconds.
-
-    What outlives its estimate is of a longer kind: it is expected to last a quarter of its age
-    more (for run times with a heavy tail the rest grows with the age, Harchol-Balter 1997).
-    """
-    return max(estimate.centre_s * factor - elapsed_s, 0.25 * elapsed_s if elapsed_s else 0.0, 0.0)
+    """Return the expected rest of a run that has lasted `elapsed_s`, in seconds."""
+    return outlooks.rest_s(estimate.centre_s * factor, elapsed_s)
 
 
 def learn(rows: Iterable[histories.Row]) -> Book:
