@@ -46,14 +46,14 @@ def corpus(
             f"no example {', '.join(unknown)}: `python -m lab corpus --list` names them all"
         )
     picked, _ = runs.chosen(found, known, names)
-    done = 0
+    ended: set[str] = set()
 
     def show(result: drivers.Result) -> None:
-        nonlocal done
-        done += 1
+        ended.add(result.name)
         mark = "ok  " if result.reached else "MISS"
         click.echo(
-            f"{mark} {done:3}/{len(picked)} {result.wall_s:6.1f} s  {result.name}: {result.end}"
+            f"{mark} {len(ended):3}/{len(picked)} {result.wall_s:6.1f} s  {result.name}: "
+            + result.end
             + ("" if result.reached else f", not {' or '.join(result.expected)}: {result.message}")
         )
 

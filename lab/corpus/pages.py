@@ -22,7 +22,8 @@ apk, jq). Object stores of every kind are folders; sites of the internet answer 
 ServiceAccount.
 
 "simulated" marks ends that rest on a stand-in or on a simulated site or store. Where an example
-draws lots, every end that its text names is right.
+draws lots, every end that its text names is right. Up to five that miss their end among the others
+are tried again alone: some have timeouts of seconds that run on the clock of the wall.
 """
 
 

@@ -17,6 +17,9 @@ RATE_PER_S = 4.0
 """Submissions a wall second; the pods behind them keep the API server busy enough."""
 AT_ONCE = 48
 """Examples under way at the same time."""
+MOST_AGAIN = 5
+"""Examples that missed their end and are tried again alone: where timeouts of seconds run on the
+clock of the wall, a crowd on a busy machine can take longer than they allow."""
 
 Show = Callable[[drivers.Result], None]
 
@@ -87,7 +90,10 @@ async def run(
     names: Sequence[str] = (),
     show: Show = lambda result: None,
 ) -> Report:
-    """Run the examples in `names` (none: all) on a lab that is up."""
+    """Run the examples in `names` (none: all) on a lab that is up.
+
+    Up to `MOST_AGAIN` that miss their end are shown, and then tried once more, one by one.
+    """
     picked, skipped = chosen(found, known, names)
     state = states.load(home)
     kubelet = state.component("kubelet").process
@@ -127,6 +133,12 @@ async def run(
                     await slots.acquire()
                     group.create_task(one(example))
                     await asyncio.sleep(1 / RATE_PER_S)
+            missed = [result.name for result in results if not result.reached]
+            if len(missed) <= MOST_AGAIN:
+                for name in missed:
+                    second = await driver.drive(found[name], known)
+                    results = [result for result in results if result.name != name] + [second]
+                    show(second)
         finally:
             watching.cancel()
     return Report(
