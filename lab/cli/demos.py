@@ -69,8 +69,9 @@ def demo(
     for item in measured:
         measurements.write(folder / f"{LAB}-{item.run}-{item.arm}.json", item)
     found = _compared(measured)
+    said = _verdict(measured, found)
     page_path = folder / f"{LAB}-{measured[0].run}.html"
-    pages.write(page_path, measured, note=in_words(found) if found else "")
+    pages.write(page_path, measured, note=said)
     results_path = results.write(
         "demo",
         seed=seed,
@@ -83,8 +84,8 @@ def demo(
         },
     )
     measures.show(measured)
-    if found:
-        click.secho(in_words(found), bold=True)
+    if said:
+        click.secho(said, bold=True)
     click.echo(f"results  {results_path}\npage     {page_path}")
     click.echo(f"done in {time.monotonic() - started:.0f} s; open the page in a browser")
     paces = [pace for item in measured if (pace := measures.slower(item))]
@@ -105,6 +106,18 @@ def _compared(measured: Sequence[measurements.Measurement]) -> comparisons.Compa
         return comparisons.compare(base, steered)
     except errors.RunError:
         return None
+
+
+def _verdict(
+    measured: Sequence[measurements.Measurement], found: comparisons.Comparison | None
+) -> str:
+    """Return what it comes to; that of an invalid arm is marked, since headlines are read alone."""
+    if found is None:
+        return ""
+    doubtful = [item.arm for item in measured if not item.validity.valid]
+    if not doubtful:
+        return in_words(found)
+    return f"Does not count, since {' and '.join(doubtful)} ran INVALID. {in_words(found)}"
 
 
 def in_words(found: comparisons.Comparison) -> str:

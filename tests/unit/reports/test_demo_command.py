@@ -154,6 +154,7 @@ def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path):
     speed = re.search(r'`make demo ARGS="--speed (\d+)"`', output)
     assert speed is not None
     assert 0 < int(speed[1]) <= 30
+    assert "Does not count, since default and tiphys ran INVALID. Tiphys against" in output
 
 
 def test_the_lab_of_another_demo_is_left_alone(stage, tmp_path, monkeypatch):
