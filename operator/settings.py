@@ -19,6 +19,8 @@ from tiphys.models.domain import durations, errors, readings
 
 T = TypeVar("T")
 DISABLED = "TIPHYS_DISABLED"
+LONGEST_S = 3650 * 86400.0
+"""Seconds; no time in the file is longer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +151,8 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Operator
     written: object = {}
     if path is not None:
         try:
-            written = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError) as error:
+            written = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise errors.InputError(f"settings {path}: {error}") from error
     found = read(written, where=str(path or "settings"))
     host = found.listen.host or environ.get("POD_IP") or "127.0.0.1"
@@ -212,8 +214,18 @@ class _Fields:
             name, lambda value, where: readings.choice(value, where=where, among=among)
         )
 
-    def time_s(self, name: str) -> float:
-        return self._get(name, lambda value, where: durations.read(value, where=where))
+    def time_s(self, name: str, *, least: float, most: float = LONGEST_S) -> float:
+        """Return seconds within both bounds, which are seconds too."""
+
+        def reader(value: object, where: str) -> float:
+            found_s = durations.read(value, where=where)
+            if not least <= found_s <= most:
+                raise errors.InputError(
+                    f"{where}: expected a time from {least:g}s to {most:g}s, got {value!r}"
+                )
+            return found_s
+
+        return self._get(name, reader)
 
     def share(self, name: str) -> float:
         return self._get(
@@ -222,7 +234,7 @@ class _Fields:
 
     def whole(self, name: str, *, least: int = 0, most: int = 2**31) -> int:
         return self._get(
-            name, lambda v, where: int(readings.number(v, where=where, least=least, most=most))
+            name, lambda value, where: readings.whole(value, where=where, least=least, most=most)
         )
 
     def group(self, name: str, reader: Callable[["_Fields"], T]) -> T:
@@ -247,18 +259,18 @@ def _listen(fields: _Fields) -> Listen:
 
 def _lease(fields: _Fields) -> Lease:
     return Lease(
-        duration_s=fields.time_s("duration_s"),
-        renew_s=fields.time_s("renew_s"),
-        fence_s=fields.time_s("fence_s"),
+        duration_s=fields.time_s("duration_s", least=0.5, most=3600.0),
+        renew_s=fields.time_s("renew_s", least=0.1, most=3600.0),
+        fence_s=fields.time_s("fence_s", least=0.1, most=3600.0),
     )
 
 
 def _decisions(fields: _Fields) -> Decisions:
     return Decisions(
-        deadline_s=fields.time_s("deadline_s"),
-        lookup_s=fields.time_s("lookup_s"),
-        stale_after_s=fields.time_s("stale_after_s"),
-        assume_s=fields.time_s("assume_s"),
+        deadline_s=fields.time_s("deadline_s", least=0.005, most=10.0),
+        lookup_s=fields.time_s("lookup_s", least=0.0, most=10.0),
+        stale_after_s=fields.time_s("stale_after_s", least=0.5, most=3600.0),
+        assume_s=fields.time_s("assume_s", least=1.0, most=3600.0),
         most_body_bytes=fields.whole("most_body_bytes", least=1024, most=4 * 2**20),
         callers=fields.texts("callers"),
     )
@@ -267,26 +279,26 @@ def _decisions(fields: _Fields) -> Decisions:
 def _history(fields: _Fields) -> History:
     return History(
         url=fields.text("url"),
-        flush_s=fields.time_s("flush_s"),
-        publish_s=fields.time_s("publish_s"),
+        flush_s=fields.time_s("flush_s", least=0.01, most=3600.0),
+        publish_s=fields.time_s("publish_s", least=0.1, most=3600.0),
         recent=fields.whole("recent", least=1, most=10_000),
     )
 
 
 def _keys(fields: _Fields) -> Keys:
     return Keys(
-        rotate_s=fields.time_s("rotate_s"),
-        life_s=fields.time_s("life_s"),
-        ahead_s=fields.time_s("ahead_s"),
+        rotate_s=fields.time_s("rotate_s", least=1.0, most=86400.0),
+        life_s=fields.time_s("life_s", least=1.0, most=86400.0),
+        ahead_s=fields.time_s("ahead_s", least=0.0, most=86400.0),
     )
 
 
 def _certificates(fields: _Fields) -> Certificates:
     return Certificates(
-        authority_life_s=fields.time_s("authority_life_s"),
-        leaf_life_s=fields.time_s("leaf_life_s"),
+        authority_life_s=fields.time_s("authority_life_s", least=60.0),
+        leaf_life_s=fields.time_s("leaf_life_s", least=60.0),
         renew_at=fields.share("renew_at"),
-        overlap_s=fields.time_s("overlap_s"),
+        overlap_s=fields.time_s("overlap_s", least=0.0),
     )
 
 
@@ -294,11 +306,11 @@ def _dispatch(fields: _Fields) -> Dispatch:
     return Dispatch(
         callers=fields.whole("callers", least=1, most=128),
         most_per_tick=fields.whole("most_per_tick", least=1, most=10_000),
-        stale_after_s=fields.time_s("stale_after_s"),
-        assume_s=fields.time_s("assume_s"),
-        explain_after_s=fields.time_s("explain_after_s"),
+        stale_after_s=fields.time_s("stale_after_s", least=0.5, most=3600.0),
+        assume_s=fields.time_s("assume_s", least=1.0, most=3600.0),
+        explain_after_s=fields.time_s("explain_after_s", least=0.0, most=86400.0),
         explanations_per_second=fields.whole("explanations_per_second", least=1, most=1000),
         events_per_second=fields.whole("events_per_second", least=1, most=1000),
-        recover_after_s=fields.time_s("recover_after_s"),
+        recover_after_s=fields.time_s("recover_after_s", least=0.1, most=86400.0),
         recover_most=fields.whole("recover_most", most=100),
     )

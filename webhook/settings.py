@@ -14,6 +14,14 @@ import yaml
 
 from tiphys.models.domain import errors
 
+T = typing.TypeVar("T", int, float)
+
+
+def _number(default: T, least: float, most: float) -> T:
+    """Declare a number with its default and both bounds."""
+    found: T = dataclasses.field(default=default, metadata={"least": least, "most": most})
+    return found
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
@@ -21,9 +29,9 @@ class Listen:
 
     address: str = ""
     """Own address; empty: the environment's `POD_IP`, and without that every address."""
-    port: int = 8443
+    port: int = _number(8443, 0, 65535)
     """Admission calls, TLS with a client certificate.  0 takes a free one."""
-    health_port: int = 8080
+    health_port: int = _number(8080, 0, 65535)
     """`/metrics`, `/healthz`, `/readyz`, plain HTTP.  0 takes a free one."""
 
 
@@ -43,13 +51,13 @@ class Decisions:
     """`HOST:PORT` of the decision API; empty: TIPHYS_OPERATOR_SERVICE_HOST and _PORT."""
     server_name: str = "tiphys-operator.tiphys-system.svc"
     """The name that the operator's certificate has to hold."""
-    deadline_s: float = 0.15
+    deadline_s: float = _number(0.15, 0.005, 2.0)
     """Seconds from the question to the checked answer; later the pod passes untouched."""
-    connections: int = 32
+    connections: int = _number(32, 1, 1024)
     """Kept-alive connections at most."""
-    in_flight: int = 256
+    in_flight: int = _number(256, 1, 65536)
     """Questions at once at most; a pod beyond that passes untouched."""
-    probe_s: float = 2.0
+    probe_s: float = _number(2.0, 0.05, 60.0)
     """Seconds between two looks whether the decision API can be reached."""
 
 
@@ -57,27 +65,27 @@ class Decisions:
 class Breaker:
     """When it stops asking for a while, so that pods do not each wait for the deadline."""
 
-    failures: int = 5
+    failures: int = _number(5, 1, 10_000)
     """Failed questions in a row that open it."""
-    open_s: float = 1.0
+    open_s: float = _number(1.0, 0.05, 60.0)
     """Seconds without questions at first; doubled by each trial that fails."""
-    longest_open_s: float = 10.0
+    longest_open_s: float = _number(10.0, 0.05, 600.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one call may cost."""
 
-    body_bytes: int = 3 * 2**20
+    body_bytes: int = _number(3 * 2**20, 1024, 64 * 2**20)
     """The API server takes no larger object."""
-    read_s: float = 2.0
+    read_s: float = _number(2.0, 0.05, 60.0)
     """Seconds for a body to arrive."""
-    handshake_s: float = 5.0
+    handshake_s: float = _number(5.0, 0.05, 60.0)
     """Seconds for a TLS handshake."""
-    idle_s: float = 120.0
+    idle_s: float = _number(120.0, 1.0, 3600.0)
     """Seconds without a whole request head after which a connection is closed; longer than the
     90 s after which the API server itself closes one."""
-    remembered: int = 65536
+    remembered: int = _number(65536, 1, 2**24)
     """Decision ids kept so that none is taken twice; the oldest go first."""
 
 
@@ -96,7 +104,7 @@ class Files:
     """The webhook's own ring, with private halves."""
     operator_ring: str
     """Public halves of the operator's ring."""
-    poll_s: float = 1.0
+    poll_s: float = _number(1.0, 0.05, 60.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +134,7 @@ class Settings:
     files: Files | None = None
     """None: from the API, see `cluster`."""
     cluster: Cluster = Cluster()
-    drain_s: float = 5.0
+    drain_s: float = _number(5.0, 0.0, 600.0)
     """Seconds after SIGTERM in which calls are still taken, each answered with Connection: close,
     while the Service forgets this pod."""
     log_level: str = "INFO"
@@ -135,9 +143,11 @@ class Settings:
 def load(path: Path) -> Settings:
     """Read a settings file.  Raises `errors.InputError`."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise errors.InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise errors.InputError(f"{path}: no UTF-8 text ({error})") from error
     return parse(text, where=str(path))
 
 
@@ -158,7 +168,9 @@ def _build(kind: type, found: object, *, where: str) -> object:
     if unknown := [str(key) for key in found if key not in names]:
         raise errors.InputError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(names)}")
     values = {
-        names[key].name: _value(hints[names[key].name], value, where=f"{where}: {key}")
+        names[key].name: _value(
+            hints[names[key].name], value, where=f"{where}: {key}", bounds=names[key].metadata
+        )
         for key, value in found.items()
     }
     try:
@@ -168,7 +180,13 @@ def _build(kind: type, found: object, *, where: str) -> object:
         raise errors.InputError(f"{where}: needs {', '.join(needed)}") from error
 
 
-def _value(hint: object, value: object, *, where: str) -> object:
+def _value(
+    hint: object,
+    value: object,
+    *,
+    where: str,
+    bounds: Mapping[str, float] = types.MappingProxyType({}),
+) -> object:
     if isinstance(hint, types.UnionType):
         return None if value is None else _value(typing.get_args(hint)[0], value, where=where)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -181,8 +199,14 @@ def _value(hint: object, value: object, *, where: str) -> object:
         return value
     if hint in (int, float) and type(value) in (int, float):
         number = typing.cast("float", value)
-        if number < 0 or (hint is int and type(value) is not int):
-            raise errors.InputError(f"{where}: expected a number that is not below zero")
+        # Written this way round, NaN is outside as well.
+        inside = bounds["least"] <= number <= bounds["most"]
+        if not inside or (hint is int and type(value) is not int):
+            kind = "a whole number" if hint is int else "a number"
+            raise errors.InputError(
+                f"{where}: expected {kind} from {bounds['least']} to {bounds['most']}, "
+                f"got {str(value)[:40]}"
+            )
         return value if hint is int else float(number)
     expected = {str: "text", int: "a whole number", float: "a number"}.get(hint, "another value")  # type: ignore[call-overload]
     raise errors.InputError(f"{where}: expected {expected}, got {str(value)[:40]!r}")

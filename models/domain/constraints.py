@@ -1,7 +1,7 @@
 """The rule table of a policy: what some pods may or must not use, whatever their author wrote.
 
 A rule selects pods by their labels (`Waiting.labels`: role, template, image, namespace, workflow,
-gpu model, …) and says what the nodes for them must or must not have.  As written in a
+source) and says what the nodes for them must or must not have.  As written in a
 SchedulingPolicy::
 
     rules:
@@ -45,6 +45,9 @@ LABELS: dict[Subject, tuple[str, ...]] = {
     Subject.INSTANCE_TYPE: ("node.kubernetes.io/instance-type",),
 }
 """The labels that tell a subject's value; the first that a node has counts."""
+
+SELECTABLE = ("image", "namespace", "role", "source", "template", "workflow")
+"""The labels of a pod that `when` may name, those of `labels`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +118,10 @@ def read(listed: object, *, where: str = "rules") -> tuple[Rule, ...]:
 
 def _rule(written: object, where: str) -> Rule:
     fields = readings.mapping(written, where=where, keys=("name", "when", "use"))
-    when = readings.mapping(fields.get("when"), where=f"{where}.when")
+    when = readings.mapping(fields.get("when"), where=f"{where}.when", keys=SELECTABLE)
+    for key, patterns in when.items():
+        if not readings.items(patterns, where=f"{where}.when.{key}"):
+            raise errors.InputError(f"{where}.when.{key}: empty, so it selects no pod; name one")
     use = readings.items(fields.get("use"), where=f"{where}.use")
     if not use:
         raise errors.InputError(f"{where}.use: empty, so the rule has no effect; name a limit")

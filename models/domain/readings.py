@@ -59,6 +59,16 @@ def number(value: object, *, where: str, least: float, most: float = math.inf) -
     raise errors.InputError(f"{where}: expected a number {bounds}, got {value!r}")
 
 
+def whole(value: object, *, where: str, least: int, most: int) -> int:
+    """Return a whole number within both bounds."""
+    found = number(value, where=where, least=least, most=most)
+    if found != int(found):
+        raise errors.InputError(
+            f"{where}: expected a whole number from {least} to {most}, got {value!r}"
+        )
+    return int(found)
+
+
 def choice(value: object, *, where: str, among: Collection[str]) -> str:
     """Return one of some words."""
     if isinstance(value, str) and value in among:

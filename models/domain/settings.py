@@ -197,10 +197,7 @@ def _maybe_time(written: object, where: str) -> float | None:
 
 
 def _count(written: object, where: str) -> int:
-    value = readings.number(written, where=where, least=1)
-    if value != int(value):
-        raise errors.InputError(f"{where}: expected a whole number, got {written!r}")
-    return int(value)
+    return readings.whole(written, where=where, least=1, most=2**31)
 
 
 def _factor(written: object, where: str) -> float | None:
@@ -238,7 +235,12 @@ def _gate(written: object, where: str) -> Gate:
         open_burst=_field(fields, "openBurst", where, _count, given.open_burst),
     )
     if gate.max_total_s is not None and gate.max_total_s < gate.max_hold_s:
-        raise errors.InputError(f"{where}.maxTotal: shorter than maxHold; raise it or leave it out")
+        hold = f"{gate.max_hold_s:g}s"
+        whose = f"maxHold ({hold})" if "maxHold" in fields else f"maxHold (not written, so {hold})"
+        raise errors.InputError(
+            f"{where}.maxTotal: shorter than {whose}; raise it, leave it out or write a shorter "
+            "maxHold"
+        )
     return gate
 
 

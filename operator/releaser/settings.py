@@ -53,8 +53,8 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     written: object = {}
     if path is not None:
         try:
-            written = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError) as error:
+            written = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise errors.InputError(f"settings {path}: {error}") from error
     found = read(written, where=str(path or "settings"))
     return dataclasses.replace(found, host=found.host or environ.get("POD_IP") or "127.0.0.1")
@@ -72,20 +72,25 @@ def read(written: object, *, where: str = "settings") -> Settings:
     def text(key: str, default: str) -> str:
         return readings.text(fields[key], where=f"{where}.{key}") if key in fields else default
 
-    def number(key: str, default: float, least: float, most: float) -> float:
-        return readings.number(
+    def whole(key: str, default: int, least: int, most: int) -> int:
+        return readings.whole(
             fields.get(key, default), where=f"{where}.{key}", least=least, most=most
         )
 
     found = Settings(
         operator_namespace=text("operatorNamespace", given.operator_namespace),
         host=text("host", given.host),
-        metrics_port=int(number("metricsPort", given.metrics_port, 0, 65535)),
+        metrics_port=whole("metricsPort", given.metrics_port, 0, 65535),
         look_s=time_s("look", given.look_s),
         dead_after_s=time_s("deadAfter", given.dead_after_s),
         leaderless_s=time_s("leaderless", given.leaderless_s),
-        per_second=number("perSecond", given.per_second, 1, 10_000),
-        callers=int(number("callers", given.callers, 1, 64)),
+        per_second=readings.number(
+            fields.get("perSecond", given.per_second),
+            where=f"{where}.perSecond",
+            least=1,
+            most=10_000,
+        ),
+        callers=whole("callers", given.callers, 1, 64),
     )
     if not found.look_s * 2 < found.dead_after_s <= found.leaderless_s:
         raise errors.InputError(f"{where}: needs 2 x look < deadAfter <= leaderless")

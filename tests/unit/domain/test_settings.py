@@ -1,9 +1,11 @@
 """SchedulingPolicy specs, their rule tables and times, as people write them."""
 
+import dataclasses
+
 import pytest
 
 from tests.unit.planner import scenes
-from tiphys.models.domain import clusters, constraints, durations, errors, settings
+from tiphys.models.domain import clusters, constraints, durations, errors, pods, settings
 
 SPEC = {
     "mode": "Shadow",
@@ -85,6 +87,33 @@ def test_an_empty_spec_is_the_default() -> None:
             "spec.rules[0].use[0].key",
         ),
         ({"rules": "none"}, "spec.rules"),
+        (
+            {
+                "rules": [
+                    {
+                        "name": "x",
+                        "when": {"tempalte": ["a"]},
+                        "use": [{"what": "rack", "must": ["r"]}],
+                    }
+                ]
+            },
+            "spec.rules[0].when.tempalte: no such field; there are "
+            "image, namespace, role, source, template, workflow",
+        ),
+        (
+            {
+                "rules": [
+                    {
+                        "name": "x",
+                        "when": {"template": []},
+                        "use": [{"what": "rack", "must": ["r"]}],
+                    }
+                ]
+            },
+            "spec.rules[0].when.template: empty",
+        ),
+        ({"gate": {"maxTotal": "1m"}}, "shorter than maxHold (not written, so 300s)"),
+        ({"gate": {"maxTotal": "1m", "maxHold": "2m"}}, "shorter than maxHold (120s)"),
     ],
 )
 def test_what_is_wrong_is_named(spec: dict[str, object], where: str) -> None:
@@ -92,6 +121,16 @@ def test_what_is_wrong_is_named(spec: dict[str, object], where: str) -> None:
     with pytest.raises(errors.InputError, match="SchedulingPolicy p: ") as caught:
         settings.read(spec, name="p")
     assert where in str(caught.value)
+
+
+def test_rules_may_name_all_labels_that_pods_have() -> None:
+    """What is refused in `when` and what pods are labelled with are one list."""
+    main = pods.Container(name="main", role=pods.ContainerRole.MAIN, image="align:1")
+    pod = dataclasses.replace(
+        scenes.a_waiting("p").pod, template="t", workflow="w", namespace="n", containers=(main,)
+    )
+    labels = constraints.labels(pod, source="s")
+    assert constraints.SELECTABLE == tuple(name for name, _ in labels)
 
 
 def test_two_rules_of_one_name_are_refused() -> None:

@@ -165,6 +165,9 @@ def test_settings_come_from_file_then_environment_then_defaults(tmp_path: Path) 
         ({"keys": {"rotate": "24h"}}, "needs rotate"),
         ({"logLevel": "loud"}, "settings.logLevel: expected one of"),
         ({"decisions": {"deadline": "soon"}}, "settings.decisions.deadline: expected a time"),
+        ({"decisions": {"deadline": "0s"}}, "settings.decisions.deadline: expected a time from"),
+        ({"history": {"flush": 0}}, "settings.history.flush: expected a time from"),
+        ({"listen": {"metricsPort": 9080.5}}, "expected a whole number from 0 to 65535"),
         ([], "settings: expected fields by name"),
     ],
 )

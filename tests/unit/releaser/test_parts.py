@@ -115,7 +115,14 @@ def test_once_opens_all_when_the_lease_stands_still() -> None:
 
 def test_settings_name_what_is_wrong() -> None:
     """Unknown keys, contradictions, words for numbers."""
-    for written in ({"x": 1}, {"look": "9s"}, {"callers": "many"}, {"deadAfter": "30s"}):
+    for written in (
+        {"x": 1},
+        {"look": "9s"},
+        {"callers": "many"},
+        {"callers": 1.5},
+        {"metricsPort": 9080.5},
+        {"deadAfter": "30s"},
+    ):
         with pytest.raises(errors.InputError, match=r"settings"):
             settings.read(written)
     assert 5.0 == settings.read({"look": "1s", "deadAfter": "5s"}).dead_after_s
