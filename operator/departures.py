@@ -26,6 +26,9 @@ from tiphys.operator import (
 )
 
 EXPIRES_S = 60.0
+LOOSE_S = 10.0
+"""For how long an opened pod counts against `gate.openBurst` at most: one that can never be bound
+(docs/dispatcher.md) may not keep the others shut."""
 REFUSED_S = 15.0
 """Pause before a gate that could not be opened is tried again."""
 LATER_S = 0.5
@@ -43,6 +46,7 @@ class Departures:
         cached: caches.Caches,
         assumed: assumptions.Assumptions,
         held: holds.Holds,
+        words: adoptions.Words,
         *,
         assume_s: float,
         clock: clocks.Clock,
@@ -55,6 +59,7 @@ class Departures:
         self._caches = cached
         self._assumed = assumed
         self._holds = held
+        self._words = words
         self._assume_s = assume_s
         self._clock = clock
         self._counted = counted
@@ -65,8 +70,9 @@ class Departures:
         """Uid of each pod whose gate is being opened, by key."""
         self._paused: dict[str, float] = {}
         """Monotonic second until which a gate that could not be opened is left alone, by uid."""
-        self._loose: dict[str, None] = {}
-        """Pods that were opened without room and are not bound yet."""
+        self._loose: dict[str, float] = {}
+        """Pods that were opened without room and are not bound yet, with the monotonic second until
+        which they count."""
         self.fenced = False
         """Whether a call was stopped because this replica leads no more."""
 
@@ -76,11 +82,18 @@ class Departures:
         self._busy.clear()
         self._paused.clear()
         self.fenced = False
-        self._loose = {seen.pod.key: None for seen in self._caches.pods.values() if _is_loose(seen)}
+        now, now_s = self._clock.now(), self._clock.monotonic()
+        self._loose = {}
+        for seen in self._caches.pods.values():
+            left_s = self._loose_for_s(seen, now)
+            if left_s > 0:
+                self._loose[seen.pod.key] = now_s + left_s
 
     @property
     def loose(self) -> int:
-        """How many pods were opened without room and are not bound yet."""
+        """How many pods were opened without room in the last `LOOSE_S` and are not bound yet."""
+        now_s = self._clock.monotonic()
+        self._loose = {key: until for key, until in self._loose.items() if until > now_s}
         return len(self._loose)
 
     def away(self, pod: pods.Pod) -> bool:
@@ -102,7 +115,22 @@ class Departures:
         if seen is None or not seen.pod.gated:
             self._busy.pop(key, None)
         over = seen is None or bool(seen.pod.node) or not seen.pod.active
-        return over and self._loose.pop(key, "") is None
+        return over and self._loose.pop(key, None) is not None
+
+    def give_back(self, seen: objects.Seen, *, burst: int) -> bool:
+        """Free what is assumed of a pod that kube-scheduler turned down; say whether it was.
+
+        What is given back counts as loose: room that is seen again and again by pods that cannot
+        use it brings no more than `burst` of them onto the street in `LOOSE_S`.
+        """
+        key = seen.pod.key
+        if not adoptions.turned_down(seen) or self._assumed.get(key) is None:
+            return False
+        if self.loose >= burst:
+            return False
+        self._assumed.forget(key)
+        self._loose[key] = self._clock.monotonic() + LOOSE_S
+        return True
 
     def release(
         self,
@@ -128,7 +156,7 @@ class Departures:
                 )
             )
         else:
-            self._loose[seen.pod.key] = None
+            self._loose[seen.pod.key] = self._clock.monotonic() + LOOSE_S
         decision = dataclasses.replace(
             self._decision(planned.waiting, picture),
             policy=planned.chosen.ranker.name,
@@ -158,7 +186,7 @@ class Departures:
         seen = self._still(waiting.pod)
         if seen is None:
             return
-        self._loose[seen.pod.key] = None
+        self._loose[seen.pod.key] = self._clock.monotonic() + LOOSE_S
         decision = dataclasses.replace(
             self._decision(waiting, picture),
             reason=f"Opened: {why}",
@@ -199,6 +227,8 @@ class Departures:
 
     def _opened(self, order: releases.Order, outcome: tallies.Outcome, now_s: float) -> None:
         decision = order.decision
+        if order.seen.pod.key in self._loose:
+            self._loose[order.seen.pod.key] = now_s + LOOSE_S
         self._counted.opened.labels(order.how).inc()
         self._counted.release_seconds.observe(now_s - order.due_at)
         self._holds.let_go(decision)
@@ -235,6 +265,17 @@ class Departures:
             return None
         return seen
 
+    def _loose_for_s(self, seen: objects.Seen, now: float) -> float:
+        """Return for how long a pod counts that we opened without a place; 0 = it does not."""
+        if not adoptions.on_its_way(seen.pod) or not seen.annotation(decisions.RELEASE_ANNOTATION):
+            return 0.0
+        if adoptions.word(seen)[1] + LOOSE_S <= now:
+            return 0.0  # the cheap question first: signatures are judged for what is new alone
+        stamp = self._words.of(seen)
+        if stamp is None or stamp.verdict is not decisions.Verdict.RELEASE:
+            return 0.0
+        return 0.0 if stamp.placement.selector else min(stamp.issued_at, now) + LOOSE_S - now
+
     def _decision(
         self, waiting: snapshots.Waiting, picture: snapshots.Snapshot
     ) -> decisions.Decision:
@@ -253,13 +294,3 @@ class Departures:
             issued_at=now,
             expires_at=now + EXPIRES_S,
         )
-
-
-def _is_loose(seen: objects.Seen) -> bool:
-    """Say whether a pod was opened by us without a place and is not bound yet."""
-    pod = seen.pod
-    if pod.node or pod.gates or not pod.active or pod.deleting:
-        return False
-    return bool(seen.annotation(decisions.RELEASE_ANNOTATION)) and (
-        not adoptions.word(seen)[0].selector
-    )

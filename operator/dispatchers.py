@@ -77,7 +77,10 @@ class Dispatcher:
         self._counted = counted
         self._ways = ways.Ways(cached, known, now=clock.now, disabled=disabled)
         self._planning = plannings.Planning(chosen.most_per_tick)
-        self._adopter = adoptions.Adopter(cached, assumed, assume_s=chosen.assume_s, now=clock.now)
+        words = adoptions.Words(cached, ring=lambda: trust.ring)
+        self._adopter = adoptions.Adopter(
+            cached, assumed, words, assume_s=chosen.assume_s, now=clock.now
+        )
         self.events = events.Recorder(
             api, clock=clock, counted=counted, per_second=chosen.events_per_second
         )
@@ -110,6 +113,7 @@ class Dispatcher:
             cached,
             assumed,
             self.holds,
+            words,
             assume_s=chosen.assume_s,
             clock=clock,
             counted=counted,
@@ -210,6 +214,7 @@ class Dispatcher:
         self._told(held, picture)
         if ordered >= self._chosen.most_per_tick:
             self.wake()
+        left += self._adopter.pending
         return min([interval_s, *([0.25] if left else []), max(min(soon_s, again_s), 0.05)])
 
     async def _plan(
@@ -275,11 +280,14 @@ class Dispatcher:
         if seen is None:
             return old is not None and old.active
         pod = seen.pod
+        given = False
         if not pod.gated:
+            burst = self._policies.general.gate.open_burst
+            given = self._departures.give_back(seen, burst=burst)
             self._adopter.meet(seen)
         freed = bool(pod.node) and not pod.active and (old is None or old.active)
         came = pod.gated and (old is None or old.uid != pod.uid or not old.gated)
-        return bound or freed or came
+        return bound or freed or came or given
 
     def wake(self) -> None:
         """Plan soon."""

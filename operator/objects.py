@@ -26,7 +26,7 @@ class Seen:
     version: str
     """Its resourceVersion, for preconditions."""
     annotations: tuple[tuple[str, str], ...] = ()
-    """Ours only (`tiphys.dev/…`), sorted."""
+    """Ours only (`tiphys.dev/…`), sorted; signatures while it is on no node."""
     labels: tuple[tuple[str, str], ...] = ()
     """Ours only, sorted."""
     finalizers: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def pod(obj: Object) -> Seen:
     return Seen(
         pod=found,
         version=meta.get("resourceVersion", ""),
-        annotations=ours(meta.get("annotations")),
+        annotations=ours(meta.get("annotations"), signed=not found.node),
         labels=ours(meta.get("labels")),
         finalizers=tuple(meta.get("finalizers") or ()),
         unscheduled="" if bound else scheduled.get("message", ""),
@@ -251,14 +251,14 @@ def version(obj: Object) -> Version:
     return Version(**_written(obj))
 
 
-def ours(listed: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-    """Return the annotations or labels that are Tiphys', sorted; signatures are left out."""
+def ours(listed: Mapping[str, str] | None, *, signed: bool = False) -> tuple[tuple[str, str], ...]:
+    """Return the annotations or labels that are Tiphys', sorted; with signatures where `signed`."""
     return tuple(
         sorted(
             (name, value)
             for name, value in (listed or {}).items()
             if name.startswith(OUR_PREFIX)
-            and name not in (decisions.SIGNATURE, decisions.RELEASE_SIGNATURE)
+            and (signed or name not in (decisions.SIGNATURE, decisions.RELEASE_SIGNATURE))
         )
     )
 

@@ -155,6 +155,59 @@ async def test_who_opts_out_waits_no_longer(tiny: homes.Home, tiny_api: apis.Api
         await _open(tiny_api, space, 8, within_s=10)
 
 
+async def test_words_that_anybody_wrote_onto_pods_keep_no_room(
+    tiny: homes.Home, tiny_api: apis.Api
+) -> None:
+    """Idle pods of a namespace that never opted in claim to be released, in a year from now."""
+    other = await gates.a_namespace(tiny_api, **{"tiphys.dev/enabled": "false"})
+    stamp = stamps.encode(
+        decisions.Decision(
+            id="d-aaaaaaaaaaaaaaaaaaaa",
+            verdict=decisions.Verdict.RELEASE,
+            pod="any",
+            issued_at=time.time() + 365 * 24 * 3600,
+        )
+    ).decode()
+    idle = []
+    for n in range(8):
+        pod = gates.a_gated_pod(f"idle-{n}", "none", "none", schedulerName="nobody")
+        del pod["spec"]["schedulingGates"], pod["metadata"]["ownerReferences"]
+        pod["metadata"]["annotations"] = {decisions.RELEASE_ANNOTATION: stamp}
+        idle.append(pod)
+    await _make(tiny_api, other, idle)
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        await _make(tiny_api, space, [gates.a_gated_pod(f"p{n}", "wf", uid) for n in range(4)])
+        await _open(tiny_api, space, 4, within_s=15)
+
+
+async def test_openings_that_can_never_bind_do_not_keep_the_others_shut(
+    tiny: homes.Home, tiny_api: apis.Api
+) -> None:
+    """With openBurst 2 and two such pods the third opens 10 s later, not never."""
+    space = await gates.a_namespace(tiny_api)
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    policy = {
+        "apiVersion": "tiphys.dev/v1alpha1",
+        "kind": "SchedulingPolicy",
+        "metadata": {"name": "all"},
+        "spec": {"mode": "Off", "gate": {"openBurst": 2}},
+    }
+    await tiny_api.create(gates.POLICIES, policy)
+    nowhere = {"nodeSelector": {"nobody": "has-this"}}
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        pods = [gates.a_gated_pod(f"lost-{n}", "wf", uid, **nowhere) for n in range(2)]
+        await _make(tiny_api, space, pods)
+        await _open(tiny_api, space, 2, within_s=20)
+        began = time.monotonic()
+        await _make(tiny_api, space, [gates.a_gated_pod("late", "wf", uid)])
+        await _open(tiny_api, space, 3, within_s=20)
+        assert time.monotonic() - began >= 5, "the burst is kept meanwhile"
+
+
 async def test_a_pod_that_no_node_can_take_is_not_held(
     tiny: homes.Home, tiny_api: apis.Api
 ) -> None:

@@ -43,6 +43,11 @@ async def _opened(api: apis.Api, space: str, count: int, *, within_s: float) -> 
     return time.monotonic() - began
 
 
+async def _reads(running: gates.Operator) -> bool:
+    """Say whether a replica has read the cluster."""
+    return "read the cluster" in running.log.read_text()
+
+
 @contextlib.contextmanager
 def releaser(home: homes.Home, how: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `tiphys release` with admin rights."""
@@ -75,8 +80,11 @@ async def test_another_replica_adopts_the_gates_of_a_leader_that_was_killed(
     tiny: homes.Home, tiny_api: apis.Api
 ) -> None:
     """Room that appears right after the kill is given away within 15 s by the other replica."""
-    with gates.operator(tiny) as first, gates.operator(tiny) as second:
-        await gates.dispatching(first)
+    with contextlib.ExitStack() as running:
+        first = running.enter_context(gates.operator(tiny))
+        await gates.dispatching(first)  # before the second one starts, which could lead as well
+        second = running.enter_context(gates.operator(tiny))
+        await polls.until(lambda: _reads(second), within_s=40)
         space = await _fill(tiny_api, waiting=4)
         await _opened(tiny_api, space, 4, within_s=20)
         first.kill()

@@ -9,14 +9,16 @@ import prometheus_client
 import pytest
 
 from tests.fakes.deciders import a_ring
+from tests.unit.dispatching import words
 from tests.unit.operator import builders as built
-from tiphys.models.domain import decisions, errors, settings
+from tiphys.models.domain import decisions, errors, pods, settings
 from tiphys.models.wire import stamps
 from tiphys.operator import (
     apis,
     assumptions,
     caches,
     clocks,
+    departures,
     dispatchers,
     objects,
     policies,
@@ -59,7 +61,15 @@ class Api:
         self.stamps[name] = stamps.decode(stamp)
         self.opened.append(name)
         pod = dataclasses.replace(seen.pod, gates=())
-        annotations = ((decisions.RELEASE_ANNOTATION, stamp),)
+        signature = next(
+            step["value"]
+            for step in options["body"]
+            if step["path"].endswith("tiphys.dev~1release-signature")
+        )
+        annotations = (
+            (decisions.RELEASE_ANNOTATION, stamp),
+            (decisions.RELEASE_SIGNATURE, signature),
+        )
         self.cached.pods.put(key, objects.Seen(pod=pod, version="2", annotations=annotations))
         return {}
 
@@ -78,7 +88,7 @@ class Scene:
         )
         self.api = Api(self.cached)
         self.leads = True
-        ring = a_ring()
+        self.ring = ring = a_ring()
         self.counted = tallies.Tallies(prometheus_client.CollectorRegistry())
         self.dispatcher = dispatchers.Dispatcher(
             self.api,  # type: ignore[arg-type]
@@ -195,19 +205,8 @@ async def test_a_new_leader_counts_what_the_old_one_let_go(run: Any) -> None:
     """A pod that was released and is not bound yet takes room on the node that is left for it."""
     scene = Scene(built.a_node("n", cpu_m=4000))
     issued = scene.clock.now()
-    stamp = stamps.encode(
-        decisions.Decision(
-            id="d-aaaaaaaaaaaaaaaaaaaa",
-            verdict=decisions.Verdict.RELEASE,
-            pod="genomics/old",
-            placement=decisions.Placement(
-                group="m5/a", selector=(("node.kubernetes.io/instance-type", "m5"),)
-            ),
-            issued_at=issued,
-        )
-    ).decode()
     old = built.a_seen("old", cpu_m=4000, created_at=issued)
-    scene.show(dataclasses.replace(old, annotations=((decisions.RELEASE_ANNOTATION, stamp),)))
+    scene.show(words.signed(old, scene.ring, issued_at=issued, placement=words.PLACED))
     scene.put("a", cpu_m=4000)
     run(scene)
     await asyncio.sleep(0.2)
@@ -229,6 +228,74 @@ async def test_planned_openings_keep_to_the_burst(run: Any) -> None:
     assert 2 == len(scene.api.opened)
     scene.bind(scene.api.opened[0], "n")
     await scene.until(lambda: len(scene.api.opened) == 3)
+
+
+async def test_a_forged_word_takes_no_room(run: Any) -> None:
+    """Anybody may write our annotation onto a pod of theirs, and date it years ahead."""
+    scene = Scene(built.a_node("n", cpu_m=4000))
+    ahead = scene.clock.now() + 1e8
+    for place in range(20):
+        pod = built.a_seen(f"idle-{place}", cpu_m=4000, namespace="other", workflow_uid="")
+        scene.show(words.signed(pod, a_ring(), issued_at=ahead))
+    scene.show(words.signed(built.a_seen("mine", cpu_m=4000), a_ring(), issued_at=ahead))
+    scene.put("a", cpu_m=4000)
+    run(scene)
+    await scene.until(lambda: scene.api.opened == ["a"])
+
+
+async def test_openings_that_never_bind_end_to_count_after_a_while(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Switched off, openBurst 2: two more open every half second here, ten in the product."""
+    monkeypatch.setattr(departures, "LOOSE_S", 0.5)
+    scene = Scene(built.a_node("n"), disabled=True)
+    spec = {"gate": {"openBurst": 2}}
+    policy = objects.Policy(name="p", uid="u", generation=1, spec=spec, status={})
+    scene.cached.policies.put("p", policy)
+    scene.put("a", "b", "c", "d", "e")
+    run(scene)
+    await scene.until(lambda: len(scene.api.opened) == 2)
+    await asyncio.sleep(0.2)
+    assert 2 == len(scene.api.opened)
+    await scene.until(lambda: len(scene.api.opened) == 5, within_s=4.0)
+
+
+async def test_a_new_leader_counts_openings_of_the_last_seconds_only(run: Any) -> None:
+    """Of two loose pods of an earlier leader one was opened long ago; a forged one never counts."""
+    scene = Scene(built.a_node("n"), disabled=True)
+    spec = {"gate": {"openBurst": 1}}
+    policy = objects.Policy(name="p", uid="u", generation=1, spec=spec, status={})
+    scene.cached.policies.put("p", policy)
+    now = scene.clock.now()
+    old = built.a_seen("old", created_at=now - 60)
+    scene.show(words.signed(old, scene.ring, issued_at=now - 20))
+    scene.show(words.signed(built.a_seen("forged", created_at=now), a_ring(), issued_at=now))
+    scene.put("a", "b")
+    run(scene)
+    await scene.until(lambda: len(scene.api.opened) == 1)
+    scene.dispatcher._departures.begin()
+    assert 1 == scene.dispatcher._departures.loose
+
+
+async def test_a_pod_that_kube_scheduler_turns_down_gives_its_room_to_the_next(run: Any) -> None:
+    """A constraint that we do not model keeps it off every node: the next has its room at once."""
+    scene = Scene(built.a_node("n", cpu_m=4000))
+    beside = pods.Constraints(unmodelled=("spec.affinity.podAffinity",))
+    scene.put("a", cpu_m=4000, constraints=beside)
+    run(scene)
+    await scene.until(lambda: scene.api.opened == ["a"])
+    scene.put("b", cpu_m=4000)
+    await asyncio.sleep(0.2)
+    assert ["a"] == scene.api.opened
+    seen = scene.cached.pods.get("genomics/a")
+    assert seen is not None
+    told = "Tiphys: No node has room."
+    held = dataclasses.replace(seen, unscheduled_reason="Unschedulable", unscheduled=told)
+    scene.show(held)
+    await asyncio.sleep(0.2)
+    assert ["a"] == scene.api.opened
+    scene.show(dataclasses.replace(held, unscheduled="0/1 nodes are available"))
+    await scene.until(lambda: scene.api.opened == ["a", "b"], within_s=1.0)
 
 
 async def test_a_pod_that_was_held_too_long_is_opened_and_counted_as_a_time_out(run: Any) -> None:
