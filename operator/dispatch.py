@@ -11,6 +11,15 @@ from importlib import metadata
 from typing import TextIO
 
 GROUP = "tiphys.commands"
+WORDS = {
+    "explain": "why a pod or workflow is where it is, or waits, and for what",
+    "operator": "decide, dispatch and keep: the process of the Deployment tiphys-operator",
+    "release": "open the gate of one pod now; with --watch or --once the releaser's process",
+    "status": "operators, policies, opted-in namespaces and waiting pods",
+    "verify": "check the signed decisions on a pod",
+    "webhook": "answer the API server: the process of the Deployment tiphys-webhook",
+}
+"""What each command is for; kept here, since help loads none of them."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,10 +49,14 @@ def run(
 
 def usage(names: list[str]) -> str:
     """Return the text of `tiphys --help` for the installed command names."""
-    listed = "\n".join(f"  {name}" for name in names) or "  (none is installed yet)"
+    wide = max(map(len, names), default=0)
+    listed = (
+        "\n".join(f"  {name:{wide}}  {WORDS.get(name, '')}".rstrip() for name in names)
+        or "  (none is installed yet)"
+    )
     return (
         "usage: tiphys COMMAND [ARGUMENT ...]\n\n"
         "Steers Argo Workflows: what runs next, where, and with how much.\n\n"
-        f"commands:\n{listed}\n\n"
+        f"commands:\n{listed}\n\n`tiphys COMMAND --help` says more.\n\n"
         "options:\n  -h, --help   show this text\n  --version    show the version\n"
     )

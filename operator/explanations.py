@@ -105,7 +105,11 @@ class Desk:
             "version": chosen.ranker.name,
             "mode": str(chosen.mode),
             "note": chosen.note,
-            "optIn": {"enabled": optin.enabled, "source": optin.source},
+            "optIn": {
+                "enabled": optin.enabled,
+                "source": optin.source,
+                "errors": list(optin.errors),
+            },
         }
 
     def _held(self, standing: holds.Standing) -> Json:

@@ -12,9 +12,12 @@ from typing import Any
 import click
 
 from tiphys.models.domain import decisions, durations, errors
-from tiphys.operator.commands import patchings, sessions, views
+from tiphys.operator.commands import groupings, patchings, sessions, views
 
-MOST_ROWS = 200
+MOST_ROWS = 2000
+"""Pods of a workflow that are told of; equal reasons share a row."""
+LAST = 10**9
+"""Where a pod without a rank stands."""
 
 
 @click.command(epilog=sessions.EXIT_CODES)
@@ -43,7 +46,7 @@ def explain(kind: str, name: str, operator: str, audit: Path | None, **shared: A
         namespace = found["metadata"]["namespace"]
         known = {
             **_on_pod(found),
-            **(answer.found or {}),
+            **(answer.found or {"optIn": await _own_optin(session, found)}),
             "told": [
                 {"reason": item.get("reason"), "message": item.get("message")}
                 for item in await views.events(session, namespace, uid)
@@ -160,6 +163,8 @@ def _print(known: sessions.Json) -> None:
             ("opens by", _time(hold.get("mustOpenBy"))),
             ("held though it fits", _length(hold.get("heldS"))),
             ("other gates", ", ".join(known.get("foreignGates") or ())),
+            ("kube-scheduler", known["condition"] if groupings.unbound(known) and decision else ""),
+            ("steering", groupings.unsteered(known)),
             ("policy", _policy(known, decision)),
             ("went to", decision.get("group") or sessions.text(decision, "placement", "group")),
             ("by default", known.get("default") or decision.get("default") or ""),
@@ -185,19 +190,19 @@ def _print(known: sessions.Json) -> None:
 
 async def _workflow(session: sessions.Session, found: sessions.Json, answer: views.Answer) -> int:
     namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
+    listed = await _pods_of(session, namespace, name, needed=answer.found is None)
     if answer.found is None:
-        listed = await session.api.get(
-            f"/api/v1/namespaces/{namespace}/pods",
-            params={"labelSelector": f"workflows.argoproj.io/workflow={name}"},
-        )
         known: sessions.Json = {
             "kind": "Workflow",
             "workflow": f"{namespace}/{name}",
-            "pods": [_on_pod(item) for item in listed.get("items") or ()],
+            "pods": [_on_pod(item) for item in listed],
+            "optIn": groupings.written(found),
             "incomplete": answer.why,
         }
     else:
-        known = answer.found
+        on_pods = {item["metadata"]["uid"]: _on_pod(item) for item in listed}
+        pods = [{**on_pods.get(pod["uid"], {}), **pod} for pod in answer.found["pods"]]
+        known = {**answer.found, "pods": pods}
     known["told"] = [
         {"reason": item.get("reason"), "message": item.get("message")}
         for item in await views.events(session, namespace, found["metadata"]["uid"])
@@ -208,7 +213,7 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
     pods = known["pods"]
     waiting = sorted(
         (pod for pod in pods if pod["gated"]),
-        key=lambda pod: sessions.text(pod, "hold", "rank").zfill(9),
+        key=lambda pod: groupings.rank(pod) or LAST,
     )
     running = sum(1 for pod in pods if pod["phase"] == "Running")
     ended = sum(1 for pod in pods if pod["phase"] in ("Succeeded", "Failed"))
@@ -217,28 +222,53 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
             ("workflow", known["workflow"]),
             ("pods", f"{len(waiting)} wait, {running} run, {ended} ended, {len(pods)} in all"),
             ("policy", _policy(known, {})),
-            ("opted in by", sessions.text(known, "optIn", "source")),
+            ("opted in by", groupings.steered(known)),
+            ("steering", groupings.unsteered(known)),
             ("priority", sessions.text(known, "priority")),
             ("not visible yet", "; ".join(known.get("unknowns") or ())),
         ]
     )
     if waiting:
-        rows = [
-            (
-                sessions.text(pod, "hold", "rank"),
-                pod["pod"].rpartition("/")[2],
-                sessions.text(pod, "hold", "blocker"),
-                sessions.text(pod, "hold", "reason")
-                or sessions.text(pod, "condition").removeprefix("Tiphys: "),
-            )
-            for pod in waiting[:MOST_ROWS]
-        ]
+        rows = groupings.waiting(waiting[:MOST_ROWS])
         sessions.listed("\nWaiting, in order", ("RANK", "POD", "WAITS FOR", "WHY"), rows)
+    unbound = [pod for pod in pods if groupings.unbound(pod)]
+    if unbound:
+        rows = groupings.opened(unbound[:MOST_ROWS])
+        sessions.listed("\nOpen, on no node yet", ("POD", "WENT TO", "WHY"), rows)
     if known.get("incomplete"):
         sessions.screen().print(
             f"\nWithout what the leader knows: {known['incomplete']}.", style="dim"
         )
     return sessions.YES
+
+
+async def _pods_of(
+    session: sessions.Session, namespace: str, name: str, *, needed: bool
+) -> list[sessions.Json]:
+    """Return a workflow's pods; none where they may not be read and are not needed."""
+    try:
+        listed = await session.api.get(
+            f"/api/v1/namespaces/{namespace}/pods",
+            params={"labelSelector": f"workflows.argoproj.io/workflow={name}"},
+        )
+    except errors.TiphysError:
+        if needed:
+            raise
+        return []
+    return list(listed.get("items") or ())
+
+
+async def _own_optin(session: sessions.Session, pod: sessions.Json) -> sessions.Json:
+    """Return what a pod's Workflow itself says of steering; nothing where it cannot be read."""
+    name = sessions.text(pod, "metadata", "labels", "workflows.argoproj.io/workflow")
+    if not name:
+        return {}
+    try:
+        return groupings.written(
+            await views.workflow(session, f"{pod['metadata']['namespace']}/{name}")
+        )
+    except errors.TiphysError:
+        return {}
 
 
 def _policy(known: sessions.Json, decision: sessions.Json) -> str:

@@ -13,10 +13,11 @@ import click
 from tiphys.models.domain import decisions, durations, errors, optins
 from tiphys.models.wire import keys
 from tiphys.operator import apis, elections, trusts
-from tiphys.operator.commands import sessions, verifications, views
+from tiphys.operator.commands import installations, sessions, verifications, views
 
 FRESH_S = 12.0
 """A Lease that was renewed longer ago is not counted as living (clocks may differ a little)."""
+ELSEWHERE = "pods of all namespaces"
 
 
 @click.command(epilog=sessions.EXIT_CODES)
@@ -25,7 +26,8 @@ FRESH_S = 12.0
 def status(all_namespaces: bool, **shared: Any) -> int:
     """Show operators, policies, opted-in namespaces and waiting pods.
 
-    What you may not see is named and left out. Exit code 1: no operator leads.
+    What you may not see is named and left out. Exit code 1: no operator leads, or no pod reaches
+    the webhook.
     """
 
     async def work(session: sessions.Session) -> int:
@@ -34,8 +36,7 @@ def status(all_namespaces: bool, **shared: Any) -> int:
             sessions.show({**found, "hidden": hidden}, session.output)
         else:
             _print(found, hidden)
-        led = "operators" not in found or bool(found["leader"])
-        return sessions.YES if led else sessions.NO
+        return _verdict(found)
 
     return sessions.run(work, **shared)
 
@@ -57,17 +58,23 @@ async def _look(
         "namespaces": "/api/v1/namespaces",
         "pods": f"/api/v1{scope}/pods?labelSelector={decisions.GATED_LABEL}%3Dtrue",
         "keys": f"/api/v1/namespaces/{session.system}/configmaps/{trusts.PUBLIC}",
+        **installations.QUESTIONS,
     }
+    if not everywhere:
+        # Asked beside the own namespace: who may not read them all is told of the own one.
+        questions[ELSEWHERE] = f"/api/v1/pods?labelSelector={decisions.GATED_LABEL}%3Dtrue"
     answers = await asyncio.gather(
         *(session.api.get(path) for path in questions.values()), return_exceptions=True
     )
     seen: dict[str, sessions.Json] = {}
     hidden: dict[str, str] = {}
+    missing: set[str] = set()
     silent: list[Exception] = []
     for name, answer in zip(questions, answers, strict=True):
         if isinstance(answer, apis.ForbiddenError):
             hidden[name] = "you may not read them"
         elif isinstance(answer, apis.NotFoundError):
+            missing.add(name)
             hidden[name] = "not there: is Tiphys installed?"
         elif isinstance(answer, errors.TiphysError):
             hidden[name] = str(answer)
@@ -78,7 +85,10 @@ async def _look(
             seen[name] = answer
     if len(silent) == len(questions):
         raise silent[0]
-    found: sessions.Json = {}
+    for name in (*trusts.CONFIGURATIONS, ELSEWHERE):
+        if name in missing or name == ELSEWHERE:
+            hidden.pop(name, None)
+    found: sessions.Json = installations.of(seen, frozenset(missing))
     if "leases" in seen:
         found |= _operators(seen["leases"])
     if "keys" in seen:
@@ -95,7 +105,50 @@ async def _look(
         )
     if "pods" in seen:
         found["waiting"] = _waiting(seen["pods"])
+        found["lookedAt"] = "" if everywhere else session.namespace
+    if ELSEWHERE in seen:
+        found["waitingElsewhere"] = {
+            row["namespace"]: row["pods"]
+            for row in _waiting(seen[ELSEWHERE])
+            if row["namespace"] != session.namespace
+        }
+    found["warnings"] = [
+        *filter(None, [installations.switched_off(found)]),
+        *installations.unfit(found),
+        *_unselected(seen),
+    ]
     return found, hidden
+
+
+def _unselected(seen: Mapping[str, sessions.Json]) -> list[str]:
+    """Return in a sentence which namespaces opted in and have no policy; none as a rule."""
+    if not (seen.get("policies") or {}).get("items") or "namespaces" not in seen:
+        return []
+    selectors = [
+        ((item["spec"].get("selector") or {}).get("namespaceLabels") or {}).items()
+        for item in seen["policies"]["items"]
+    ]
+    lonely = [
+        item["metadata"]["name"]
+        for item in seen["namespaces"]["items"]
+        if sessions.text(item, "metadata", "annotations", optins.ENABLED) == "true"
+        and not any(
+            selector <= (item["metadata"].get("labels") or {}).items() for selector in selectors
+        )
+    ]
+    if not lonely:
+        return []
+    return [
+        f"opted in, but no SchedulingPolicy selects them, so they are not steered: "
+        f"{', '.join(sorted(lonely))}; add their labels to a policy's selector.namespaceLabels, "
+        "or make a policy without a selector"
+    ]
+
+
+def _verdict(found: sessions.Json) -> int:
+    """Return the exit code; what may not be seen is no reason for a no."""
+    led = "operators" not in found or bool(found["leader"])
+    return sessions.YES if led and not installations.unfit(found) else sessions.NO
 
 
 def _operators(leases: sessions.Json) -> sessions.Json:
@@ -173,6 +226,10 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
 
 
 def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
+    for warning in found["warnings"]:
+        sessions.screen().print(f"WARNING: {warning}", style="bold", markup=False)
+    if found["warnings"]:
+        sessions.screen().print()
     if "operators" in found:
         rows = [
             (
@@ -184,7 +241,7 @@ def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
             for each in found["operators"]
         ]
         if not found["leader"]:
-            sessions.screen().print("No operator leads: gates are opened by the releaser.\n")
+            sessions.screen().print(f"{installations.unled(found)}\n")
         sessions.listed("Operators", ("NAME", "ROLE", "ALIVE", "LAST SIGN"), rows)
     if "policies" in found:
         policies = [
@@ -211,7 +268,13 @@ def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
             columns = ("NAMESPACE", "PODS", "OLDEST", "WAITS", "WHY")
             sessions.listed("\nBehind the gate", columns, waiting)
         else:
-            sessions.screen().print("\nNo pod waits behind the gate.")
+            where = f" in namespace {found['lookedAt']}" if found["lookedAt"] else ""
+            sessions.screen().print(f"\nNo pod waits behind the gate{where}.")
+    elsewhere = found.get("waitingElsewhere") or {}
+    if elsewhere:
+        sessions.screen().print(
+            f"In other namespaces wait {sum(elsewhere.values())}: `tiphys status -A` lists them."
+        )
     for name, why in hidden.items():
         sessions.screen().print(f"Not shown: {name} ({why}).", style="dim")
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import datetime
 import ipaddress
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +15,11 @@ from tiphys.operator.commands import sessions
 
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
 METRICS_PORT = 9080
+UNTOLD = "not looked at yet"
+LONG_UNTOLD = "no reason is written on it; `tiphys explain pod` asks the leader"
+UNTOLD_S = 30.0
+"""A gated pod older than that is told on itself why it waits, except where an autoscaler reads it
+(operator/conditions.py)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +121,28 @@ def gated(found: Mapping[str, Any]) -> bool:
 
 
 def waits(found: Mapping[str, Any]) -> str:
-    """Return why a pod is not scheduled, as its condition says."""
+    """Return why a pod is not scheduled, as its condition says.
+
+    Kubernetes' own sentence about gates, which says nothing of ours, is told in our words.
+    """
     for condition in (found.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("message") or "")
-    return ""
+            if condition.get("reason") != "SchedulingGated":
+                return str(condition.get("message") or "")
+            return _untold(found)
+    return _untold(found) if gated(found) else ""
+
+
+def _untold(found: Mapping[str, Any]) -> str:
+    if not gated(found):
+        return f"waits for other gates: {', '.join(gates(found))}"
+    with contextlib.suppress(ValueError):
+        made = datetime.datetime.fromisoformat(
+            sessions.text(found, "metadata", "creationTimestamp")
+        )
+        if time.time() - made.timestamp() > UNTOLD_S:
+            return LONG_UNTOLD
+    return UNTOLD
 
 
 def _port(found: Mapping[str, Any]) -> int:

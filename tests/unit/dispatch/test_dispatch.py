@@ -33,6 +33,16 @@ def test_help_lists_the_commands(arguments: tuple[str, ...]) -> None:
     assert "commands:\n  broken\n  greet\n" in out
 
 
+def test_help_has_a_line_for_every_command_of_ours() -> None:
+    """No more and no fewer than are registered, each beside its name, within a terminal's width."""
+    ours = sorted(each.name for each in metadata.entry_points(group=dispatch.GROUP))
+    assert ours == sorted(dispatch.WORDS)
+    lines = dispatch.usage(ours).splitlines()
+    for name, words in dispatch.WORDS.items():
+        assert [words] == [line[2:].split(maxsplit=1)[1] for line in lines if f"  {name} " in line]
+    assert 100 >= max(map(len, lines))
+
+
 def test_the_rest_goes_to_the_command() -> None:
     """The command gets what follows its name, and its exit code is the program's."""
     assert (42, "", "") == run("greet", "--loud", "world")

@@ -1,0 +1,113 @@
+"""Many pods of one workflow in few rows, and why a workflow is not steered, in words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tiphys.models.domain import optins
+from tiphys.operator.commands import sessions
+
+NAMED = 3
+"""Pods of a row that are named; of the others the number is said."""
+ENDED = frozenset({"Running", "Succeeded", "Failed"})
+_PROBLEM = re.compile(r"(?P<object>\S+ \S+): annotation (?P<key>\S+): (?P<what>.*)", re.DOTALL)
+
+
+def written(workflow: Mapping[str, Any]) -> sessions.Json:
+    """Return what a Workflow's own annotations say, for whoever may not ask the leader.
+
+    What its templates and namespace say is not known here: only errors and a plain no are told.
+    """
+    about = workflow["metadata"]
+    layer = optins.Layer(
+        kind=optins.Kind.WORKFLOW,
+        name=f"{about['namespace']}/{about['name']}",
+        annotations=about.get("annotations") or {},
+    )
+    found = optins.resolve([layer])
+    if not found.errors and not found.source:
+        return {}
+    return {"enabled": found.enabled, "source": found.source, "errors": list(found.errors)}
+
+
+def steered(known: Mapping[str, Any]) -> str:
+    """Return whose annotation opted in; empty when it is not steered."""
+    optin = known.get("optIn") or {}
+    return str(optin.get("source") or "") if optin.get("enabled") else ""
+
+
+def unsteered(known: Mapping[str, Any]) -> str:
+    """Return in words why something is not steered; empty when it is, or when that is unknown."""
+    optin = known.get("optIn") or {}
+    if not optin or optin.get("enabled"):
+        return ""
+    problems = [_problem(str(each)) for each in optin.get("errors") or ()]
+    if problems:
+        return f"not steered: {'; '.join(problems)}"
+    if optin.get("source"):
+        return f"not steered: opted out by {optin['source']}"
+    return f'not steered: nobody opted in (annotation {optins.ENABLED}: "true")'
+
+
+def _problem(text: str) -> str:
+    """Put the annotation first: it is what has to be looked for."""
+    found = _PROBLEM.fullmatch(text)
+    return f"annotation {found['key']} on {found['object']}: {found['what']}" if found else text
+
+
+def rank(pod: Mapping[str, Any]) -> int:
+    """Return a waiting pod's place in the order; 0 where it is unknown."""
+    return int((pod.get("hold") or {}).get("rank") or 0)
+
+
+def unbound(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod's gate is open and it is on no node yet."""
+    return not pod["gated"] and not pod["node"] and pod["phase"] not in ENDED
+
+
+def waiting(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return rows of rank, pod, blocker and reason; pods of one reason share a row."""
+    shared: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for pod in pods:
+        why = sessions.text(pod, "hold", "reason") or _condition(pod)
+        shared.setdefault((sessions.text(pod, "hold", "blocker"), why), []).append(pod)
+    return [
+        (_ranks([rank(pod) for pod in alike]), _names(alike), blocker, why)
+        for (blocker, why), alike in shared.items()
+    ]
+
+
+def opened(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return rows of pod, where it went and why it is not bound; equal ones share a row."""
+    shared: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for pod in pods:
+        shared.setdefault(_opened(pod), []).append(pod)
+    return [(_names(alike), group, why) for (group, why), alike in shared.items()]
+
+
+def _opened(pod: Mapping[str, Any]) -> tuple[str, str]:
+    decision = pod.get("decision") or pod.get("released") or pod.get("created") or {}
+    group = decision.get("group") or sessions.text(decision, "placement", "group")
+    told = [
+        _condition(pod),
+        str(decision.get("reason") or ""),
+        unsteered(pod),
+    ]
+    return str(group), "; ".join(filter(None, told)) or "kube-scheduler has not looked at it yet"
+
+
+def _condition(pod: Mapping[str, Any]) -> str:
+    return sessions.text(pod, "condition").removeprefix("Tiphys: ")
+
+
+def _names(pods: Sequence[Mapping[str, Any]]) -> str:
+    names = [pod["pod"].rpartition("/")[2] for pod in pods]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    known = sorted(each for each in ranks if each)
+    if not known:
+        return ""
+    return f"{known[0]}" if len(known) == 1 else f"{known[0]} to {known[-1]}"

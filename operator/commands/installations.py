@@ -1,0 +1,105 @@
+"""What stands of an installation, as far as one may see: what is switched off, what is missing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tiphys.operator import settings, trusts
+from tiphys.operator.commands import sessions
+
+OURS = "labelSelector=app.kubernetes.io%2Fname%3Dtiphys"
+QUESTIONS = {
+    "deployments": f"/apis/apps/v1/deployments?{OURS}",
+    "cronjobs": f"/apis/batch/v1/cronjobs?{OURS}",
+    **{
+        kind: f"/apis/admissionregistration.k8s.io/v1/{kind}/tiphys"
+        for kind in trusts.CONFIGURATIONS
+    },
+}
+"""What is asked of the API server, by name."""
+RELEASERS = frozenset({"tiphys-releaser", "tiphys-floor"})
+KINDS = {
+    "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
+    "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+}
+
+
+def of(seen: Mapping[str, sessions.Json], missing: frozenset[str]) -> sessions.Json:
+    """Return what the answers come to; `missing` names the questions that were answered with 404.
+
+    `releaser` is None where it cannot be seen whether one is there.
+    """
+    listed = [item for name in ("deployments", "cronjobs") for item in _items(seen, name)]
+    found: sessions.Json = {
+        "disabled": sorted({item["metadata"]["name"] for item in listed if _disabled(item)})
+    }
+    # A releaser that is switched off opens gates all the same, whoever leads.
+    able = any(item["metadata"]["name"] in RELEASERS and _runs(item) for item in listed)
+    found["releaser"] = able if able or {"deployments", "cronjobs"} <= seen.keys() else None
+    found["webhooks"] = {
+        KINDS[kind]: "not there" if kind in missing else _trust(seen[kind])
+        for kind in trusts.CONFIGURATIONS
+        if kind in missing or kind in seen
+    }
+    return found
+
+
+def unfit(found: sessions.Json) -> list[str]:
+    """Return in sentences why no new pod reaches the webhook; none when all is well."""
+    return [
+        f"{kind} tiphys: {state}, so pods pass unsteered"
+        for kind, state in (found.get("webhooks") or {}).items()
+        if state != "ready"
+    ]
+
+
+def switched_off(found: sessions.Json) -> str:
+    """Return in a sentence what is switched off; empty when nothing is."""
+    names = found.get("disabled") or []
+    if not names:
+        return ""
+    return (
+        f"switched off by {settings.DISABLED}=1 (`disabled: true` in the chart): "
+        f"{', '.join(names)}; pods pass unsteered and gates are opened"
+    )
+
+
+def unled(found: sessions.Json) -> str:
+    """Return in a sentence what comes of gates while no operator leads."""
+    if found.get("releaser"):
+        return "No operator leads: gates are opened by the releaser."
+    if found.get("releaser") is None:
+        return "No operator leads; you may not see whether a releaser is there to open gates."
+    return (
+        "No operator leads and no releaser is there: gates stay shut until somebody opens them "
+        "(`tiphys release POD`)."
+    )
+
+
+def _items(seen: Mapping[str, sessions.Json], name: str) -> list[sessions.Json]:
+    return list((seen.get(name) or {}).get("items") or ())
+
+
+def _runs(item: Mapping[str, Any]) -> bool:
+    spec = item.get("spec") or {}
+    return not spec.get("suspend") and spec.get("replicas") != 0
+
+
+def _disabled(item: Mapping[str, Any]) -> bool:
+    spec = item.get("spec") or {}
+    if "jobTemplate" in spec:
+        spec = spec["jobTemplate"].get("spec") or {}
+    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
+    return any(
+        each.get("name") == settings.DISABLED and each.get("value") == "1"
+        for container in containers
+        for each in container.get("env") or ()
+    )
+
+
+def _trust(configuration: Mapping[str, Any]) -> str:
+    hooks = configuration.get("webhooks") or ()
+    if not hooks:
+        return "it names no webhook"
+    if not all((hook.get("clientConfig") or {}).get("caBundle") for hook in hooks):
+        return "its caBundle is empty (the leader fills it in)"
+    return "ready"

@@ -1,0 +1,135 @@
+"""`explain` in words: who is not steered and why, who waits, and who is open but on no node."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from tests.fakes import pods as fake_pods
+from tiphys.models.domain import pods
+from tiphys.operator.commands import explanations, groupings, sessions, views
+
+PROBLEM = (
+    "Workflow red/x: annotation tiphys.dev/deadline: write a time above zero such as 90m or 2h, "
+    "not '2 Tage'"
+)
+SAID = (
+    "not steered: annotation tiphys.dev/deadline on Workflow red/x: write a time above zero such "
+    "as 90m or 2h, not '2 Tage'"
+)
+
+
+class Api:
+    """Answers each path with the first known beginning of it."""
+
+    def __init__(self, **answers: object) -> None:
+        self._answers = answers
+
+    async def get(self, path: str, **_: object) -> Any:
+        """Return pods or Events."""
+        return {"items": self._answers.get(path.rpartition("/")[2], [])}
+
+
+def a_session(**answers: object) -> sessions.Session:
+    """Return a session whose API server knows these lists."""
+    api: Any = Api(**answers)
+    return sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
+
+
+def a_workflow(**annotations: str) -> dict[str, Any]:
+    """Return Workflow red/x with annotations, given without their prefix."""
+    about = {f"tiphys.dev/{key}": value for key, value in annotations.items()}
+    return {"metadata": {"namespace": "red", "name": "x", "uid": "w-1", "annotations": about}}
+
+
+def a_pod(n: int, **more: object) -> dict[str, Any]:
+    """Return what the leader says of a pod."""
+    known = {"pod": f"red/p{n}", "uid": f"u{n}", "gated": False, "node": "", "phase": "Pending"}
+    return {**known, **more}
+
+
+@pytest.mark.parametrize(
+    ("optin", "said"),
+    [
+        ({"enabled": False, "source": "Workflow red/x", "errors": [PROBLEM]}, SAID),
+        (
+            {"enabled": False, "source": "Workflow red/x", "errors": []},
+            "not steered: opted out by Workflow red/x",
+        ),
+        (
+            {"enabled": False, "source": ""},
+            'not steered: nobody opted in (annotation tiphys.dev/enabled: "true")',
+        ),
+        ({"enabled": True, "source": "Namespace red"}, ""),
+        ({}, ""),
+    ],
+)
+def test_who_is_not_steered_is_told_why(optin: dict[str, object], said: str) -> None:
+    """A value that cannot be read, a plain no, and nobody's word; nothing for who is steered."""
+    assert said == groupings.unsteered({"optIn": optin})
+    assert bool(optin.get("enabled")) == bool(groupings.steered({"optIn": optin}))
+
+
+def test_without_the_leader_the_workflow_s_own_annotations_are_read() -> None:
+    """The same sentence, from what stands on the Workflow."""
+    found = groupings.written(a_workflow(enabled="true", deadline="2 Tage"))
+    assert SAID == groupings.unsteered({"optIn": found})
+    problems = groupings.unsteered({"optIn": groupings.written(a_workflow(enabled="ja"))})
+    assert 'annotation tiphys.dev/enabled on Workflow red/x: write "true" or "false"' in problems
+    assert {} == groupings.written(a_workflow())
+
+
+async def test_a_workflow_that_opted_in_badly_is_not_called_opted_in(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Told by the leader that `enabled` is false, the source is not shown as who opted in."""
+    optin = {"enabled": False, "source": "Namespace red", "errors": [PROBLEM]}
+    answer = views.Answer(
+        found={"kind": "Workflow", "workflow": "red/x", "pods": [], "optIn": optin}
+    )
+    assert 0 == await explanations._workflow(a_session(), a_workflow(), answer)
+    said = " ".join(capsys.readouterr().out.split())
+    assert SAID in said
+    assert "opted in by" not in said
+
+
+async def test_open_pods_without_a_node_are_told_of_and_equal_reasons_share_a_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The condition is from the pod, the decision from the leader; 32 waiting pods in one row."""
+    hold = {"blocker": "red/big", "reason": "no node has room"}
+    known = [a_pod(n, gated=True, hold={**hold, "rank": n}) for n in range(1, 33)]
+    known += [a_pod(40, decision={"reason": "first of all", "placement": {"group": "fast"}})]
+    found = {"kind": "Workflow", "workflow": "red/x", "pods": known}
+    opened = fake_pods.a_pod()
+    opened["metadata"] |= {"uid": "u40"}
+    opened["status"] = {
+        "phase": "Pending",
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+        ],
+    }
+    session = a_session(pods=[opened])
+    await explanations._workflow(session, a_workflow(), views.Answer(found=found))
+    said = capsys.readouterr().out
+    assert 1 == said.count("no node has room")
+    assert "1 to 32" in said
+    assert "p1, p2, p3 and 29 more" in said
+    row = next(line for line in said.splitlines() if line.startswith("p40"))
+    assert "fast" in row
+    assert "0/3 nodes are available; first of all" in row
+
+
+def test_what_kubernetes_says_of_gates_is_not_repeated() -> None:
+    """First nobody looked at it, later no reason is written; another's gate is named."""
+    pod = fake_pods.a_pod()
+    now = datetime.datetime.now(datetime.UTC)
+    pod["metadata"]["creationTimestamp"] = now.isoformat()
+    pod["spec"]["schedulingGates"] = [{"name": pods.STEERING_GATE}]
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    pod["status"] = {"conditions": [{**condition, "message": "non-empty scheduling gates"}]}
+    assert views.UNTOLD == views.waits(pod)
+    pod["metadata"]["creationTimestamp"] = (now - datetime.timedelta(hours=1)).isoformat()
+    assert views.LONG_UNTOLD == views.waits(pod)
+    pod["spec"]["schedulingGates"] = [{"name": "other.dev/gate"}]
+    assert "waits for other gates: other.dev/gate" == views.waits(pod)

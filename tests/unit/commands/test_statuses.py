@@ -1,0 +1,148 @@
+"""`status` over answers as the API server gives them: what it warns of and what it never claims."""
+
+from typing import Any
+
+import pytest
+
+from tiphys.operator import apis
+from tiphys.operator.commands import installations, sessions, statuses
+
+GATED = {"schedulingGates": [{"name": "tiphys.dev/steer"}]}
+READY = {"webhooks": [{"clientConfig": {"caBundle": "Zm9v"}}]}
+
+
+class Api:
+    """Answers by the last part of the path; unknown single objects are not there."""
+
+    def __init__(self, answers: dict[str, Any], refused: tuple[str, ...] = ()) -> None:
+        self._answers = answers
+        self._refused = refused
+
+    async def get(self, path: str) -> Any:
+        """Return a list or an object, or raise as the client does."""
+        way = path.partition("?")[0]
+        if any(part in way for part in self._refused):
+            raise apis.ForbiddenError("forbidden")
+        if way in self._answers:
+            return self._answers[way]
+        name = way.rpartition("/")[2]
+        if name in self._answers:
+            return self._answers[name]
+        if name == "tiphys" or "configmaps" in way:
+            raise apis.NotFoundError("not found")
+        return {"items": []}
+
+
+def a_workload(name: str, disabled: bool = False) -> dict[str, Any]:
+    """Return a Deployment of ours."""
+    env = [{"name": "TIPHYS_DISABLED", "value": "1"}] if disabled else []
+    containers = [{"name": "main", "env": env}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"replicas": 2, "template": {"spec": {"containers": containers}}},
+    }
+
+
+def a_space(name: str, enabled: str = "true", **labels: str) -> dict[str, Any]:
+    """Return a namespace that opted in."""
+    annotations = {"tiphys.dev/enabled": enabled}
+    return {"metadata": {"name": name, "annotations": annotations, "labels": labels}}
+
+
+def a_pod(namespace: str) -> dict[str, Any]:
+    """Return a pod behind our gate."""
+    about = {"namespace": namespace, "name": "p", "creationTimestamp": "2026-11-30T10:00:00Z"}
+    return {"metadata": about, "spec": GATED}
+
+
+WEBHOOKS = {path: READY for path in installations.QUESTIONS.values() if path.endswith("/tiphys")}
+
+
+async def told(
+    answers: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    refused: tuple[str, ...] = (),
+    everywhere: bool = False,
+) -> tuple[dict[str, Any], str]:
+    """Return what was found, and what is printed as one line."""
+    api: Any = Api(answers, refused)
+    session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
+    found, hidden = await statuses._look(session, everywhere)
+    statuses._print(found, hidden)
+    return found, " ".join(capsys.readouterr().out.split())
+
+
+async def test_the_namespace_that_was_looked_at_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And how many wait elsewhere, where that may be read."""
+    answers = {**WEBHOOKS, "/api/v1/pods": {"items": [a_pod("blue"), a_pod("blue")]}}
+    _, said = await told(answers, capsys)
+    assert "No pod waits behind the gate in namespace red." in said
+    assert "In other namespaces wait 2: `tiphys status -A` lists them." in said
+    _, said = await told(answers, capsys, everywhere=True)
+    assert "In other namespaces" not in said
+    api_pods: dict[str, Any] = {"/api/v1/namespaces/red/pods": {"items": []}}
+    _, said = await told({**WEBHOOKS, **api_pods}, capsys, refused=("/api/v1/pods",))
+    assert "No pod waits behind the gate in namespace red." in said
+    assert "Not shown: pods" not in said
+
+
+async def test_what_is_switched_off_stands_above_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """By name, with the value of the chart that does it."""
+    listed = [a_workload("tiphys-operator", disabled=True), a_workload("tiphys-webhook")]
+    found, said = await told({**WEBHOOKS, "deployments": {"items": listed}}, capsys)
+    assert ["tiphys-operator"] == found["disabled"]
+    assert said.startswith("WARNING: switched off by TIPHYS_DISABLED=1")
+
+
+async def test_a_webhook_that_nobody_calls_is_a_no(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not there, or without a caBundle; one that may not be read is no warning."""
+    found, said = await told({}, capsys)
+    assert 2 == len(installations.unfit(found))
+    led = {**found, "leader": "a"}
+    assert (1, 0) == (statuses._verdict(led), statuses._verdict({**led, "webhooks": {}}))
+    assert 1 == statuses._verdict({**led, "webhooks": {}, "leader": ""})
+    assert "MutatingWebhookConfiguration tiphys: not there, so pods pass unsteered" in said
+    empty: dict[str, Any] = {path: {"webhooks": [{"clientConfig": {}}]} for path in WEBHOOKS}
+    found, said = await told(empty, capsys)
+    assert "its caBundle is empty" in said
+    found, said = await told({}, capsys, refused=("admissionregistration",))
+    assert [] == installations.unfit(found)
+    assert "Not shown: mutatingwebhookconfigurations (you may not read them)." in said
+
+
+@pytest.mark.parametrize(
+    ("releasers", "refused", "said"),
+    [
+        (["tiphys-releaser"], (), "gates are opened by the releaser."),
+        ([], (), "no releaser is there: gates stay shut"),
+        ([], ("/apis/apps", "/apis/batch"), "you may not see whether a releaser is there"),
+    ],
+)
+async def test_the_releaser_is_promised_only_where_one_is(
+    releasers: list[str],
+    refused: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After an uninstallation nothing opens gates."""
+    answers = {"deployments": {"items": [a_workload(name) for name in releasers]}}
+    assert said in (await told({**WEBHOOKS, **answers}, capsys, refused))[1]
+
+
+async def test_namespaces_that_no_policy_selects_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only where policies exist, and only those that opted in."""
+    spaces = [a_space("red", team="a"), a_space("blue", team="b"), a_space("grey", "false")]
+    policy = {"metadata": {"name": "p"}, "spec": {"selector": {"namespaceLabels": {"team": "a"}}}}
+    answers = {**WEBHOOKS, "namespaces": {"items": spaces}}
+    found, _ = await told(answers, capsys)
+    assert [] == found["warnings"]
+    answers["schedulingpolicies"] = {"items": [policy]}
+    _, said = await told(answers, capsys)
+    assert "no SchedulingPolicy selects them, so they are not steered: blue;" in said
+    policy["spec"] = {}
+    found, _ = await told(answers, capsys)
+    assert [] == found["warnings"]
