@@ -275,8 +275,9 @@ def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
         sessions.screen().print(
             f"In other namespaces wait {sum(elsewhere.values())}: `tiphys status -A` lists them."
         )
-    for name, why in hidden.items():
-        sessions.screen().print(f"Not shown: {name} ({why}).", style="dim")
+    for why in dict.fromkeys(hidden.values()):
+        names = ", ".join(name for name, each in hidden.items() if each == why)
+        sessions.screen().print(f"Not shown: {names} ({why}).", style="dim")
 
 
 def _unix(text: str) -> float | None:

@@ -109,7 +109,8 @@ async def test_a_webhook_that_nobody_calls_is_a_no(capsys: pytest.CaptureFixture
     assert "its caBundle is empty" in said
     found, said = await told({}, capsys, refused=("admissionregistration",))
     assert [] == installations.unfit(found)
-    assert "Not shown: mutatingwebhookconfigurations (you may not read them)." in said
+    both = "mutatingwebhookconfigurations, validatingwebhookconfigurations"
+    assert f"Not shown: {both} (you may not read them)." in said
 
 
 @pytest.mark.parametrize(

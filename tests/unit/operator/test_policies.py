@@ -1,6 +1,7 @@
 """Policies and settings: who is meant, what is refused, what the leader writes about them."""
 
 import asyncio
+import types
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.fakes import clocks, clusters
 from tests.unit.operator import builders
 from tiphys.models.domain import errors, optins, settings
 from tiphys.models.policies import builtins
-from tiphys.operator import caches, elections, objects, policies, statuses
+from tiphys.operator import caches, elections, explanations, objects, policies, statuses
 from tiphys.operator import optins as lookups
 from tiphys.operator import settings as operator_settings
 
@@ -101,6 +102,43 @@ def test_a_spec_that_cannot_be_read_keeps_the_last_good_one() -> None:
     assert "expected one of Off, Shadow, Enforce" in known.problems["p"]
     cached.policies.drop("p")
     assert {} == known.problems
+
+
+def test_a_rule_that_would_select_no_pod_is_not_accepted() -> None:
+    """A label that no pod has is named with those that there are."""
+    cached = builders.filled()
+    known = policies.Policies(cached)
+    limit = {"what": "rack", "must": ["r1"]}
+    put(cached, "p", rules=[{"name": "x", "when": {"tempalte": ["a"]}, "use": [limit]}])
+    nothing: Any = None
+    writer = statuses.Writer(nothing, nothing, cached, known, clock=clocks.Clock())
+    status = writer._policy(next(iter(cached.policies.values())))
+    said: dict[str, Any] = {each["type"]: each for each in status["conditions"]}  # type: ignore[attr-defined]
+    assert "False" == said["Accepted"]["status"]
+    assert (
+        "when.tempalte: no such field; there are image, namespace, role"
+        in (said["Accepted"]["message"])
+    )
+
+
+def test_the_leader_tells_which_annotation_cannot_be_read() -> None:
+    """Beside that it is not enabled; `tiphys explain` makes a sentence of it."""
+    cached = builders.filled()
+    annotations = (("tiphys.dev/deadline", "2 Tage"), ("tiphys.dev/enabled", "true"))
+    run = builders.a_run("1", annotations=annotations)
+    cached.workflows.put(run.workflow.key, run)
+    nothing: Any = None
+    desk = explanations.Desk(
+        cached,
+        nothing,
+        policies.Policies(cached),
+        nothing,
+        election=types.SimpleNamespace(leading=True),  # type: ignore[arg-type]
+        clock=clocks.Clock(),
+    )
+    found: Any = desk._who(run.workflow.namespace, run)
+    assert not found["optIn"]["enabled"]
+    assert "annotation tiphys.dev/deadline: write a time" in found["optIn"]["errors"][0]
 
 
 def test_namespaces_are_listed_by_what_lives_in_them() -> None:
