@@ -189,7 +189,7 @@ async def test_a_killed_leader_is_replaced_and_one_that_ends_hands_over(
         first = await until(api, f"{operators.LEASES}/tiphys-operator", holder)
         leader = next(each for each in replicas if each.name == first)
         other = next(each for each in replicas if each.name != first)
-        assert 1.0 == await leader.metric("tiphys_operator_leader")
+        await reached(leader, "tiphys_operator_leader", lambda value: value == 1.0, within_s=2.0)
         assert 0.0 == await other.metric("tiphys_operator_leader")
         began = time.monotonic()
         await leader.end(signal.SIGKILL)
