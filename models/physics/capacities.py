@@ -81,18 +81,24 @@ class Link:
 
 
 def disk_bytes_per_s(state: State) -> Floats:
-    """Return the bytes/s [V] that each disk serves now: burst while tokens last."""
+    """Return the bytes/s [V] that may be drawn from each disk now: burst while tokens last."""
     nodes = state.machines
     return np.where(state.tokens > 0, nodes.disk_burst_bytes_per_s, nodes.disk_bytes_per_s)
 
 
 def alone(state: State) -> Floats:
-    """Return the seconds [P, T] of each phase per unit of progress when nobody else is there."""
+    """Return the seconds [P, T] of each phase per unit of progress when nothing is shared.
+
+    A disk with a token bucket always serves at its burst rate: an empty bucket holds the average
+    of what is drawn to the cap (`local`), and a task that works elsewhere in between stays below.
+    """
     work, node, nodes = state.work, state.node, state.machines
     phases = np.zeros((4, state.count))
     phases[CPU] = work[states.CPU_S] / work[states.CPU_CAP]
+    bucket = nodes.disk_burst_bytes > 0
+    fastest = np.where(bucket, nodes.disk_burst_bytes_per_s, nodes.disk_bytes_per_s)
     phases[DISK] = np.maximum(
-        work[states.DISK_BYTES] / disk_bytes_per_s(state)[node],
+        work[states.DISK_BYTES] / fastest[node],
         work[states.DISK_OPS] / nodes.disk_iops[node],
     )
     store, peer = work[states.STORE_BYTES], work[states.PEER_BYTES]

@@ -39,7 +39,7 @@ class Node:
     gpu_roots: tuple[int, ...] = ()
     """GPUs on each PCIe root complex; (2, 2) = four GPUs on two."""
     gpu_speed: float = 1.0
-    gpu_link_bytes_per_s: float = 12.0 * 2**30
+    gpu_link_bytes_per_s: float = constants.GPU_LINK_BYTES_PER_S
     """Between two GPUs of one root complex."""
 
     def __post_init__(self) -> None:

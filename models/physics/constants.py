@@ -52,6 +52,10 @@ CROSS_ROOT_SHARE = 0.2
 """Part of a GPU link's bandwidth that is left across PCIe root complexes. Assumption (the design's
 figure): the path then runs through both host bridges and the link between the sockets."""
 
+GPU_LINK_BYTES_PER_S = 12.0 * 2**30
+"""Between two GPUs of one root complex when the cluster gives none. Assumption: what PCIe 3.0 x16
+(15.75 GB/s raw) leaves to data."""
+
 DOWN_LINK_BYTES_PER_S = 1.0
 """Rate over a link that is down: not 0, so that times stay finite; a task on it hangs. Assumption,
 after NCCL, which waits rather than fails."""

@@ -4,7 +4,7 @@ Rows are padded with their last point at x = inf, so M is the longest curve's nu
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,19 @@ class Curves:
     """[T]"""
     crossing: Floats
     """[T] progress at which the curve first exceeds the task's limit; inf if it never does."""
+
+    def with_limit(
+        self,
+        task: int,
+        points: tuple[tuple[float, float], ...],
+        limit_bytes: float | None,
+        *,
+        x: float,
+    ) -> "Curves":
+        """Return the curves when one task, of these points and progress `x`, has another limit."""
+        crossing = self.crossing.copy()
+        crossing[task] = _crossing(points, limit_bytes, since=x)
+        return replace(self, crossing=crossing)
 
     def take(self, kept: "Ints | slice") -> "Curves":
         """Return the curves at some indexes."""
@@ -52,13 +65,21 @@ def curve(points: tuple[tuple[float, float], ...], *, limit_bytes: float | None)
     )
 
 
-def _crossing(points: tuple[tuple[float, float], ...], limit_bytes: float | None) -> float:
-    """Return the first progress at which the curve is above the limit."""
+def _crossing(
+    points: tuple[tuple[float, float], ...], limit_bytes: float | None, *, since: float = 0.0
+) -> float:
+    """Return the first progress, not before `since`, at which the curve is above the limit."""
     if limit_bytes is None:
         return float("inf")
-    if points[0][1] > limit_bytes:
+    if since == 0 and points[0][1] > limit_bytes:
         return 0.0
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        if x1 < since:
+            continue
+        if x0 < since:
+            x0, y0 = since, y0 + (y1 - y0) * (since - x0) / (x1 - x0)
+        if y0 > limit_bytes:
+            return x0
         if y1 > limit_bytes:
             return x0 + (x1 - x0) * (limit_bytes - y0) / (y1 - y0)
     return float("inf")

@@ -36,7 +36,7 @@ from .readings import Preview as Preview
 from .readings import Reading as Reading
 from .readings import Reason as Reason
 from .readings import Usage as Usage
-from .tasks import Task
+from .tasks import Asked, Task
 
 LEAST_STEP_S = 1e-6
 """Shortest time from one event of a node to the next, so that rounding never stops the clock."""
@@ -212,6 +212,36 @@ class Engine:
         ended = self._ended.pop()
         self._settle(touched | {placed.node})
         return ended
+
+    def resize(self, key: str, asked: Asked, *, at_s: float) -> bool:
+        """Let a running task ask for and be held to something else; False if it is not there.
+
+        A limit below its present working set kills it at once.
+        """
+        self._advance(at_s)
+        placed = self._placed.get(key)
+        if placed is None:
+            return False
+        task = replace(
+            placed.task,
+            cpu_request_cores=asked.cpu_request_cores,
+            cpu_limit_cores=asked.cpu_limit_cores,
+            memory_request_bytes=asked.memory_request_bytes,
+            memory_limit_bytes=asked.memory_limit_bytes,
+        )
+        block = self._blocks[placed.node]
+        self._catch_up(block)
+        state, position = block.state, block.keys.index(key)
+        work = state.work.copy()
+        cores = self.cluster.nodes[placed.node].cores
+        work[states.ASKED_ROWS, position] = states.asked_rows(task, cores=cores)
+        curves = state.curves.with_limit(
+            position, task.memory_curve, task.memory_limit_bytes, x=float(state.x[position])
+        )
+        block.state = replace(state, work=work, curves=curves)
+        self._placed[key] = _Placed(task, placed.node)
+        self._settle({placed.node})
+        return True
 
     def advance(self, at_s: float) -> list[Ended]:
         """Let time go on to `at_s`; return what has ended since the last call, oldest first."""

@@ -132,12 +132,8 @@ def column(
     """
     values = np.zeros(ROWS)
     read = sum(item.bytes for item in task.reads)
-    cap = min(task.parallelism, cores)
-    if task.cpu_limit_cores is not None:
-        cap = min(cap, task.cpu_limit_cores)
     values[CPU_S] = task.cpu_s * work_factor / speed
-    values[CPU_CAP] = cap
-    values[CPU_WEIGHT] = max(task.cpu_request_cores, constants.LEAST_CPU_WEIGHT_CORES)
+    values[ASKED_ROWS] = asked_rows(task, cores=cores)
     values[TRAFFIC_BYTES] = task.memory_traffic_bytes_per_s * task.cpu_s * work_factor
     values[SENSITIVITY] = task.memory_sensitivity
     values[DISK_BYTES] = task.written_bytes + read
@@ -148,9 +144,21 @@ def column(
     values[GPU_S] = task.gpu_s * work_factor / gpu_speed
     values[WRITTEN_BYTES] = task.written_bytes
     values[READ_BYTES] = read
-    values[MEMORY_REQUEST] = task.memory_request_bytes
-    values[MEMORY_LIMIT] = np.inf if task.memory_limit_bytes is None else task.memory_limit_bytes
     return values
+
+
+ASKED_ROWS = [CPU_CAP, CPU_WEIGHT, MEMORY_REQUEST, MEMORY_LIMIT]
+"""The rows that change when a task is resized in place."""
+
+
+def asked_rows(task: Task, *, cores: float) -> Floats:
+    """Return a task's values of `ASKED_ROWS` on a node with so many cores."""
+    cap = min(task.parallelism, cores)
+    if task.cpu_limit_cores is not None:
+        cap = min(cap, task.cpu_limit_cores)
+    weight = max(task.cpu_request_cores, constants.LEAST_CPU_WEIGHT_CORES)
+    limit = np.inf if task.memory_limit_bytes is None else task.memory_limit_bytes
+    return np.array([cap, weight, task.memory_request_bytes, limit])
 
 
 PATH_ROWS = [OFF_NODE, OFF_RACK, PEER_CAP, ROUND_TRIP_S]

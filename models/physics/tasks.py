@@ -17,6 +17,16 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a task asks for and may take at most; what each means stands with `Task`."""
+
+    cpu_request_cores: float = 0.0
+    cpu_limit_cores: float | None = None
+    memory_request_bytes: float = 0.0
+    memory_limit_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One attempt of one task. Progress `x` goes from 0 to 1; phases do not overlap."""
 

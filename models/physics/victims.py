@@ -15,8 +15,8 @@ def over_limit(state: State) -> list[int]:
 def largest_over_request(state: State, node: int) -> int | None:
     """Return the task of a node that goes first when memory is used up; None if nobody is there.
 
-    As the kubelet ranks: those above their request first, then by how far above it. The kernel's
-    score for burstable pods orders in the same way.
+    Those above their request first, then by how far above it, as the kernel's score orders
+    burstable pods. A kubelet ranks by the pods' priorities in between; that is left out.
     """
     here = np.flatnonzero(state.node == node)
     if not len(here):

@@ -79,6 +79,25 @@ def test_a_rested_disk_refills() -> None:
     assert 17.0 == pytest.approx(ended["second"].at_s)
 
 
+def test_an_empty_bucket_holds_the_average_to_the_cap() -> None:
+    """10 s of CPU and 10 GB at 100 MB/s on average are 100 s: tokens saved meanwhile are spent.
+
+    It makes no difference how often something happens on the node (but for its least step).
+    """
+    engine, task = an_engine(a_node(disk_burst_bytes=1.0)), a_task(cpu_s=10, written_bytes=10 * GB)
+    assert [100.0] == pytest.approx(end_s(engine, task))
+    others = [Start(float(at_s), "n0", a_task(f"t{at_s}", gpu_s=0.5)) for at_s in range(1, 100)]
+    engine = an_engine(a_node(disk_burst_bytes=1.0))
+    ended = run(engine, [Start(0.0, "n0", task), *others])
+    assert 100.0 == pytest.approx(ended["t0"].at_s, rel=1e-5)
+
+
+def test_below_the_average_an_empty_bucket_costs_nothing() -> None:
+    """30 s of CPU and 1 GB: never more than 29 MB/s on average, so always at the burst rate."""
+    task = a_task(cpu_s=30, written_bytes=GB)
+    assert [35.0] == pytest.approx(end_s(an_engine(a_node(disk_burst_bytes=1.0)), task))
+
+
 def test_a_cap_may_fall_in_the_middle() -> None:
     """30,000 operations at 3,000/s, from 2 s on at 200/s: 6,000 are done, 24,000 take 120 s."""
     engine = an_engine(a_node(disk_iops=3000.0))
