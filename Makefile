@@ -4,30 +4,24 @@
 #   ARGS='...'                more arguments for pytest, `lab demo` or `lab up`
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-lab lint bench bench-admission lab-up lab-down docs lock clean
+.PHONY: help demo test lint bench lab-up lab-down docs clean \
+	test-unit test-lab bench-admission bench-demo bench-scale lock
 export PYTHON
 # The command line of the lab and its tests read this one.
 export TIPHYS_KUBERNETES := $(or $(KUBERNETES),$(TIPHYS_KUBERNETES))
 
 python := .venv/bin/python
 
-help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+help: #+ list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
+	@echo; echo 'Parts of these, and rarer ones:'
+	@sed -n 's/^\([a-z-]*\):.*#+ \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
 
-demo: ## 16 workflows by kube-scheduler, then by Tiphys; a table, a page; 8 min when warm
+demo: ## 16 workflows by kube-scheduler, then by Tiphys; a table, a page; 8 min at most
 	@.ci/setup python binaries
 	@$(python) -m lab demo $(ARGS)
 
 test: test-unit test-lab ## unit tests with coverage, then tests on the real control plane
-
-test-unit: ## tests that start nothing (seconds), with coverage
-	@.ci/setup python
-	@mkdir -p build/coverage
-	@$(python) -m pytest tests/unit -n 2 --cov --cov-report=term $(ARGS)
-
-test-lab: ## tests on the real control plane (KUBERNETES=v1.34.4 for another)
-	@.ci/setup python debian binaries
-	@$(python) -m pytest tests/lab -m lab --timeout=1200 $(ARGS)
 
 lint: ## ruff, formatting, mypy, import rules
 	@.ci/setup python
@@ -39,15 +33,6 @@ lint: ## ruff, formatting, mypy, import rules
 bench: ## measure; compares with the limits in tests/bench/ranges.yaml
 	@.ci/setup python debian binaries
 	@$(python) -m pytest tests/bench -m bench --timeout=3600 $(ARGS)
-
-bench-admission: ## what a create pays, an answer and a release take: build/results/admission.json
-	@.ci/setup python binaries
-	@$(python) -m pytest tests/bench/test_admission.py tests/bench/test_decisions.py \
-		tests/bench/test_releases.py -m bench --timeout=3600 $(ARGS)
-
-bench-demo: ## Tiphys against the default over loads and seeds (SEEDS=3); hours
-	@.ci/setup python binaries
-	@$(python) -m lab bench-demo --seeds $(or $(SEEDS),3) $(ARGS)
 
 lab-up: ## start a lab (`.venv/bin/python -m lab --help` has the rest)
 	@.ci/setup python binaries
@@ -61,14 +46,36 @@ docs: ## build the pages of docs/ into build/docs; a broken link fails
 	@.ci/setup python
 	@$(python) -m mkdocs build --strict --config-file .ci/mkdocs.yml
 
-lock: ## renew requirements.lock from the ranges in setup.cfg (ARGS=--upgrade for all)
+clean: ## remove .venv, build/ and caches here; labs and built programs stay where they are
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+test-unit: #+ tests that start no control plane, with coverage (one to three minutes)
+	@.ci/setup python
+	@mkdir -p build/coverage
+	@$(python) -m pytest tests/unit -n 2 --cov --cov-report=term $(ARGS)
+
+test-lab: #+ tests on the real control plane (KUBERNETES=v1.34.4 for another)
+	@.ci/setup python debian binaries
+	@$(python) -m pytest tests/lab -m lab --timeout=1200 $(ARGS)
+
+bench-admission: #+ what a create pays, what an answer and a release take: admission.json
+	@.ci/setup python binaries
+	@$(python) -m pytest tests/bench/test_admission.py tests/bench/test_decisions.py \
+		tests/bench/test_releases.py -m bench --timeout=3600 $(ARGS)
+
+bench-demo: #+ Tiphys against the default over loads and seeds (SEEDS=3); hours
+	@.ci/setup python binaries
+	@$(python) -m lab bench-demo --seeds $(or $(SEEDS),3) $(ARGS)
+
+bench-scale: #+ ticks and decisions over 5,000 nodes and 20,000 waiting pods: scale.json
+	@.ci/setup python
+	@$(python) -m pytest tests/bench/test_scale.py -m bench --timeout=3600 $(ARGS)
+
+lock: #+ renew requirements.lock from the ranges in setup.cfg (ARGS=--upgrade for all)
 	@.ci/setup python
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(python) -m piptools compile --quiet \
 	    --generate-hashes --allow-unsafe --strip-extras --all-build-deps --newline lf \
 	    --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	    --extra lab --extra operator --extra webhook --extra models --extra docs --extra traces --extra dev \
 	    --output-file requirements.lock $(ARGS) setup.cfg
-
-clean: ## remove .venv, build/ and caches here; labs and built programs stay where they are
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +

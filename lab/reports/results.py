@@ -94,11 +94,14 @@ def add(name: str, *, seed: int | None, speed: float | None, figures: Mapping[st
 def command_line() -> str:
     """Return the command that started this process, as a person would type it."""
     program, *arguments = sys.argv
-    if program.endswith("__main__.py"):
-        module = Path(program).parent
-        inside = module.relative_to(REPOSITORY) if module.is_relative_to(REPOSITORY) else module
+    path = Path(program)
+    if path.name == "__main__.py":
+        # An environment may lie inside the repository: the nearest folder on the path is meant.
+        roots = [Path(entry) for entry in sys.path if entry and path.is_relative_to(entry)]
+        nearest = max([REPOSITORY, *roots], key=lambda root: len(root.parts))
+        inside = path.parent.relative_to(nearest) if path.is_relative_to(nearest) else path.parent
         return shlex.join(["python", "-m", ".".join(inside.parts), *arguments])
-    return shlex.join([Path(program).name, *arguments])
+    return shlex.join([path.name, *arguments])
 
 
 def git() -> str:

@@ -4,7 +4,6 @@ Not the figures of the product (those come from the lab): they hold the constant
 to what they were chosen for.  Skipped without a data pack.
 """
 
-import json
 import math
 import statistics
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from lab import catalogs
+from lab.reports import results
 from lab.workloads import packs
 from tests.unit.planner import simulations
 from tiphys.models.estimators import books
@@ -56,9 +56,7 @@ def test_the_default_policy_keeps_its_worth() -> None:
         figures[f"{load}.mean_completion"] = round(_geometric(means), 3)
         figures[f"{load}.p95_completion"] = round(_geometric(tails), 3)
         figures[f"{load}.opened_by_timeout"] = round(max(forced), 3)
-    folder = ROOT / "build/results"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "orders.json").write_text(json.dumps(figures, indent=1) + "\n")
+    results.write("orders", seed=SEEDS[0], speed=None, figures={"seeds": list(SEEDS), **figures})
     beyond = {
         name: figures[name] for name, limit in limits.items() if figures[name] > limit["most"]
     }

@@ -11,6 +11,8 @@ from tests.unit.architecture import trees
 
 DECISIONS = sorted((trees.ROOT / "docs" / "adr").glob("[0-9]*.md"))
 LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
+ARCHITECTURE = trees.ROOT / "docs" / "architecture.md"
+COMMAND = re.compile(r"`tiphys (\w+)`")
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}, (accepted|superseded by \d+)")
 
 
@@ -72,3 +74,38 @@ def test_every_variable_of_the_environment_is_documented() -> None:
     }
     told = set(variable.findall((trees.ROOT / "docs" / "settings.md").read_text()))
     assert used == told
+
+
+def test_the_page_on_architecture_tells_the_import_rules() -> None:
+    """Its table has a row for each contract that lists what is allowed, and lists the same."""
+    settings = configparser.ConfigParser()
+    settings.read(trees.ROOT / "setup.cfg")
+    allowed = {
+        section["source_modules"].strip(): set(section.get("allowed_modules", "").split())
+        for name, section in settings.items()
+        if name.startswith("importlinter:contract:") and section["type"] == "allowed"
+    }
+    row = re.compile(r"^\| `[a-z/]+` \| `(tiphys[a-z.]*)` \| (.*) \|$", re.MULTILINE)
+    ours = {path.name for path in trees.ROOT.iterdir()}
+    told = {
+        module: {
+            f"tiphys.{name}" if name.partition(".")[0] in ours else name
+            for name in re.findall(r"`([^`]+)`", names)
+        }
+        for module, names in row.findall(ARCHITECTURE.read_text())
+    }
+    assert allowed == told
+
+
+def test_the_page_on_architecture_knows_what_exists() -> None:
+    """What it calls planned is no command yet, and every command stands there."""
+    settings = configparser.ConfigParser()
+    settings.read(trees.ROOT / "setup.cfg")
+    commands = re.findall(r"^(\w+) =", settings["options.entry_points"]["tiphys.commands"], re.M)
+    first = [line.split("|")[1] for line in ARCHITECTURE.read_text().splitlines() if "|" in line]
+    cells = [cell for cell in first if "`tiphys " in cell]
+    here = [name for cell in cells if "planned" not in cell for name in COMMAND.findall(cell)]
+    planned = [name for cell in cells if "planned" in cell for name in COMMAND.findall(cell)]
+    assert sorted(commands) == sorted(here)
+    assert planned
+    assert set() == set(commands) & set(planned)

@@ -1,5 +1,7 @@
 import json
 import math
+import re
+from pathlib import Path
 
 import pytest
 
@@ -77,8 +79,40 @@ def test_what_the_schema_does_not_allow_is_refused_and_nothing_written(folder, n
     assert [] == list(folder.iterdir())
 
 
-def test_the_command_is_what_a_person_would_type(monkeypatch):
-    """A module started with -m shows as such, not as a path of this machine."""
-    main = results.REPOSITORY / "lab" / "__main__.py"
+@pytest.mark.parametrize(
+    ("main", "module"),
+    [
+        (results.REPOSITORY / "lab" / "__main__.py", "lab"),
+        (Path(pytest.__file__).with_name("__main__.py"), "pytest"),
+    ],
+)
+def test_the_command_is_what_a_person_would_type(monkeypatch, main, module):
+    """A module started with -m shows as such, not as a path of this machine or its `.venv`."""
     monkeypatch.setattr("sys.argv", [str(main), "demo", "--seed", "2"])
-    assert "python -m lab demo --seed 2" == results.command_line()
+    assert f"python -m {module} demo --seed 2" == results.command_line()
+
+
+def test_every_program_writes_its_results_in_the_one_form():
+    """Nobody writes below build/results by another way than `results`, so each has a head."""
+    folder = re.compile(r"""["']build/results["']|["']build["'] / ["']results["']""")
+    places = [
+        str(path.relative_to(results.REPOSITORY))
+        for root in ("lab", "tests", "operator", "webhook", "models")
+        for path in (results.REPOSITORY / root).rglob("*.py")
+        if folder.search(path.read_text())
+    ]
+    assert ["lab/reports/results.py"] == places
+
+
+def test_every_file_of_results_is_documented():
+    """docs/results.md has a row for each name that a program writes."""
+    written = re.compile(r"""results\.(?:write|add)\(\s*f?["']([a-z_-]+)""")
+    names = {
+        name
+        for root in ("lab", "tests/bench")
+        for path in (results.REPOSITORY / root).rglob("*.py")
+        for name in written.findall(path.read_text())
+    }
+    page = (results.REPOSITORY / "docs" / "results.md").read_text()
+    assert {"demo", "demo_seeds", "corpus", "kubelet"} <= names
+    assert set() == {name for name in names if f"`{name}.json`" not in page}
