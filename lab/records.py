@@ -14,12 +14,17 @@ from lab import errors
 Record = TypeVar("Record")
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write or replace a file; its folder is made where it is missing."""
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write or replace a file; its folder is made where it is missing.
+
+    `mode` is the most that others may do with it, as for `open`; the person's umask lessens it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(content)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
         beside.replace(path)
     except OSError:
         beside.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """`up`, `down`, `status`, `kubeconfig`, `logs`, `nodes`."""
 
 import asyncio
-import time
+from collections.abc import Callable
 
 import click
 import msgspec
@@ -13,6 +13,8 @@ from lab.cli import displays, options, tables
 from lab.controlplane import children, labs, reviews, states
 
 ANSWER_WITHIN_S = 10.0
+LOG_BYTES = 4 * 2**20
+"""How far back from the end of a log lines are looked for."""
 
 
 @click.command()
@@ -147,19 +149,33 @@ def nodes(name: str, as_json: bool) -> None:
     help="How many of the last lines.",
 )
 def logs(component: str, name: str, follow: bool, lines: int) -> None:
-    """Show the log of one COMPONENT; `supervisor` is the process that starts the others."""
+    """Show the log of one COMPONENT; `supervisor` is the process that starts the others.
+
+    With `-f` until the lab ends.
+    """
     home = homes.home(name)
     path = home.logs / f"{component}.log"
     if not path.is_file():
         known = ", ".join(sorted(item.stem for item in home.logs.glob("*.log"))) or "none yet"
         raise errors.UsageError(f"no log of {component!r} in lab {name!r}: there are {known}")
-    click.echo(children.tail(path, lines=lines, within_bytes=1 << 22))
-    if follow:
-        with path.open(errors="replace") as file:
-            file.seek(0, 2)
-            while True:
-                click.echo(file.read(), nl=False)
-                time.sleep(0.2)
+    if not follow:
+        click.echo(children.tail(path, lines=lines, within_bytes=LOG_BYTES))
+        return
+    for text in children.follow(path, lines=lines, within_bytes=LOG_BYTES, over=_is_over(home)):
+        click.echo(text, nl=False)
+
+
+def _is_over(home: homes.Home) -> Callable[[], bool]:
+    """Return what says whether nobody writes the logs of a lab any more."""
+
+    def over() -> bool:
+        try:
+            state = states.read(home)
+        except errors.StaleError:
+            return True
+        return state is None or not state.running
+
+    return over
 
 
 def _nodes(home: homes.Home, *, attempts: int) -> list[reviews.NodeReview] | None:

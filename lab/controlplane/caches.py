@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import errors, homes
-from lab.controlplane import states, toolchains, tools
+from lab.controlplane import processes, states, toolchains, tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Leftover:
 def leftovers() -> list[Leftover]:
     """Return what is not needed, by name; raises `SetupError` without the Go that makes the keys.
 
-    What a lab below the folder of labs runs with is needed, whichever version it is.
+    What a lab runs with is needed, whichever version it is and wherever its home.
     """
     root = homes.cache_root() / "bin"
     known = tools.known()
@@ -50,9 +50,10 @@ def remove(leftover: Leftover) -> bool:
 def _run_with() -> set[Path]:
     """Return the folders of the programs that labs run with now."""
     found: set[Path] = set()
-    for path in homes.labs_root().glob("*/state.json"):
+    # By their processes: `TIPHYS_LAB_HOME` of now need not be that of each lab.
+    for root in processes.roots():
         with contextlib.suppress(errors.LabError):
-            state = states.read(homes.home(path.parent.name))
+            state = states.read(homes.Home(name=root.name, root=root))
             if state is not None and state.running:
                 programs = (state.binaries.etcd, state.binaries.kube_apiserver)
                 found |= {Path(each).parent for each in (*programs, state.binaries.argo_manifests)}

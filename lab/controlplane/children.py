@@ -1,16 +1,22 @@
-"""Child processes of the supervisor: their log, their end, and an end with them at its death."""
+"""Child processes of the supervisor: their logs, their end, and an end with them at its death."""
 
 import asyncio
+import codecs
+import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from lab.controlplane import processes
 
 TAIL_LINES = 15
 TAIL_BYTES = 8192
+READ_BYTES = 256 * 1024
+LOOK_EVERY_S = 0.2
 
 
 class Child:
@@ -94,3 +100,36 @@ def tail(
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
+
+
+def follow(log: Path, *, lines: int, within_bytes: int, over: Callable[[], bool]) -> Iterator[str]:
+    """Yield the last lines of a log, then what is added, until `over` and all was yielded.
+
+    A log that begins anew under the same name is followed from its beginning.
+    """
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(log.open("rb"))
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - within_bytes))
+        # What is read here and what is read below come from one place in one file: none is lost.
+        yield decoder.decode(b"".join(file.read().splitlines(keepends=True)[-lines:]))
+        while True:
+            # Both are asked before reading: what was written until then is read for sure.
+            last, replaced = over(), _is_replaced(log, file)
+            while received := file.read(READ_BYTES):
+                yield decoder.decode(received)
+            if replaced:
+                file = stack.enter_context(log.open("rb"))
+            elif last:
+                return
+            else:
+                time.sleep(LOOK_EVERY_S)
+
+
+def _is_replaced(log: Path, file: BinaryIO) -> bool:
+    """Whether another file stands at the place of the one that is read."""
+    try:
+        return log.stat().st_ino != os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from lab import catalogs, homes
-from lab.controlplane import certificates, states
+from lab import catalogs, homes, records
+from lab.controlplane import certificates
 
 WEBHOOK_PLUGINS = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 BACKOFF_S = 1
@@ -151,4 +151,4 @@ def _certificate(stem: Path) -> dict[str, str]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    states.write_whole(path, yaml.safe_dump(content, sort_keys=False).encode())
+    records.write_whole(path, yaml.safe_dump(content, sort_keys=False).encode(), mode=0o600)

@@ -61,7 +61,9 @@ async def _obey(supervisor: supervisors.Supervisor, line: bytes) -> sockets.Answ
     return sockets.Answer(ok=True)
 
 
-def send(home: homes.Home, command: str, component: str = "") -> None:
+def send(
+    home: homes.Home, command: str, component: str = "", *, within_s: float = ANSWER_WITHIN_S
+) -> None:
     """Send one command and wait until it is done; raises `LabError` with the answer's text.
 
     Raises `UsageError` when nobody listens, that is when the lab does not run.
@@ -72,5 +74,5 @@ def send(home: homes.Home, command: str, component: str = "") -> None:
         who=f"the supervisor of lab {home.name!r}",
         absent=f"lab {home.name!r} does not listen: see `python -m lab status --name {home.name}`",
         log=home.logs / "supervisor.log",
-        within_s=ANSWER_WITHIN_S,
+        within_s=within_s,
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from lab import catalogs, errors, homes
+from lab import catalogs, errors, homes, records
 from lab.controlplane import (
     binaries,
     builds,
@@ -33,6 +33,10 @@ READY_WITHIN_S = 240.0
 DOWN_WITHIN_S = 40.0
 LOOK_EVERY_S = 0.1
 LOCKED_WITHIN_S = 300.0
+ROOM_BYTES = 192 * 2**20
+"""What must be free where a lab is to live: etcd alone takes 128 MiB before it holds anything."""
+SHUTDOWN_HEARD_WITHIN_S = 10.0
+"""A supervisor says at once that it has heard; one that does not hangs, and is killed."""
 SOCKET_PATH_MAX = 107
 """Bytes that a Unix socket's path may have on Linux."""
 
@@ -62,8 +66,8 @@ def up(
     """Bring a lab up and return when it is ready; a lab that runs already is left alone.
 
     Raises `UsageError` (cluster, name), `StaleError` (another version is in the way), `SetupError`
-    (no binaries, a port), `StartError` (a component). On any of them, and on an interrupt, nothing
-    of the lab is left running.
+    (no binaries, a port, no room on the disk), `StartError` (a component). On any of them, and on
+    an interrupt, nothing of the lab is left running.
     """
     _check(home, asked)
     with _locked(home):
@@ -94,6 +98,7 @@ def prepare(
     cluster = catalogs.load(asked.cluster)
     if asked.api_port is not None:
         ports.refuse_taken(asked.api_port)
+    _refuse_full_disk(home)
     programs = binaries.find(asked, report=report)
     state = states.new(home, asked=asked, binaries=programs, nodes=len(cluster.nodes))
     _furnish(home, cluster, state, block=block or addresses.first_choice(home.name))
@@ -116,6 +121,18 @@ def _check(home: homes.Home, asked: states.Asked) -> None:
         )
 
 
+def _refuse_full_disk(home: homes.Home) -> None:
+    """Raise `SetupError` where a lab would end in mid-start, with the words of etcd's panic."""
+    folder = next(path for path in home.root.parents if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < ROOM_BYTES:
+        raise errors.SetupError(
+            f"{free / 2**20:.0f} MiB are free in {home.root.parent}, and a lab needs "
+            f"{ROOM_BYTES / 2**20:.0f} MiB there at least: make room, or choose another folder "
+            "with TIPHYS_LAB_HOME"
+        )
+
+
 def down(home: homes.Home, *, purge: bool = False) -> Outcome:
     """Take a lab down and return when its last process has ended; `purge` deletes its home."""
     with _locked(home):
@@ -127,9 +144,9 @@ def down(home: homes.Home, *, purge: bool = False) -> Outcome:
         running = state is not None and state.running
         if running:
             with contextlib.suppress(errors.LabError):
-                controls.send(home, "shutdown")
-            assert state is not None and state.supervisor is not None
-            processes.wait_gone([state.supervisor], limit_s=DOWN_WITHIN_S)
+                controls.send(home, "shutdown", within_s=SHUTDOWN_HEARD_WITHIN_S)
+                assert state is not None and state.supervisor is not None
+                processes.wait_gone([state.supervisor], limit_s=DOWN_WITHIN_S)
         left = _clear(home) or left
         if purge:
             shutil.rmtree(home.root, ignore_errors=True)
@@ -203,7 +220,7 @@ def _furnish(
     shutil.rmtree(home.root, ignore_errors=True)
     for folder in (home.root, home.logs, home.data, home.truths, home.artifacts):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    states.write_whole(home.cluster, configurations.cluster(cluster).encode())
+    records.write_whole(home.cluster, configurations.cluster(cluster).encode(), mode=0o600)
     addresses.record(home.root, block)
     certificates.write_all(home.pki, server_addresses=(block.server,))
     configurations.write_all(home)

@@ -8,7 +8,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,8 +102,18 @@ def command(pid: int) -> str:
 
 def of_lab(root: Path) -> list[Process]:
     """Return every process that carries the marker of the lab whose home is `root`."""
-    wanted = f"{MARKER}={root}".encode()
-    found = []
+    found = [process(pid) for pid, marked in _marked() if marked == str(root)]
+    return [item for item in found if item is not None and item.alive]
+
+
+def roots() -> set[Path]:
+    """Return the home of every lab of which a process runs, whichever folder of labs it is in."""
+    return {Path(marked) for _, marked in _marked()}
+
+
+def _marked() -> Iterator[tuple[int, str]]:
+    """Yield pid and marker of every other process that belongs to a lab, as far as we may look."""
+    prefix = f"{MARKER}=".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -111,9 +121,9 @@ def of_lab(root: Path) -> list[Process]:
             environment = (entry / "environ").read_bytes()
         except OSError:
             continue
-        if wanted in environment.split(b"\0") and (seen := process(int(entry.name))):
-            found.append(seen)
-    return [item for item in found if item.alive]
+        for variable in environment.split(b"\0"):
+            if variable.startswith(prefix):
+                yield int(entry.name), os.fsdecode(variable.removeprefix(prefix))
 
 
 def end(chosen: Iterable[Process], *, grace_s: float) -> None:

@@ -86,17 +86,22 @@ def review(state: states.State, *, nodes: list[NodeReview] | None) -> Review:
 
 
 def as_it_is(state: states.State) -> states.State:
-    """Return the state of a lab, without what ended when its supervisor died."""
-    if state.running:
-        return state
+    """Return the state of a lab, without the processes that have ended since it was written.
+
+    Where the supervisor lives, that is an end which it has not written down: it does so within
+    milliseconds, but cannot while the disk is full.
+    """
     alive = {item for item in state.processes() if item.alive}
+    ended = states.Phase.CRASHED if state.running else states.Phase.GONE
     components = tuple(
         item
-        if item.process in alive
-        else structs.replace(item, phase=states.Phase.GONE, process=None)
+        if item.process in alive or (state.running and item.process is None)
+        else structs.replace(item, phase=ended, process=None)
         for item in state.components
     )
-    return structs.replace(state, phase=states.Phase.GONE, supervisor=None, components=components)
+    if state.running:
+        return structs.replace(state, components=components)
+    return structs.replace(state, phase=ended, supervisor=None, components=components)
 
 
 def of_processes(state: states.State) -> list[ProcessReview]:

@@ -4,15 +4,13 @@
 `load`, which says in one sentence what to do where no lab runs or where another version wrote it.
 """
 
-import os
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from lab import clocks, errors, homes
+from lab import clocks, errors, homes, records
 from lab.controlplane import processes, tools
 
 FORMAT = 1
@@ -176,16 +174,8 @@ def load(home: homes.Home) -> State:
 
 def write(home: homes.Home, state: State) -> None:
     """Replace the state; a reader sees the old one or the new one, never a part."""
-    write_whole(home.state, msgspec.json.format(msgspec.json.encode(state), indent=1))
-
-
-def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file beside its place and rename it there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    beside.replace(path)
+    content = msgspec.json.format(msgspec.json.encode(state), indent=1)
+    records.write_whole(home.state, content, mode=0o600)
 
 
 def new(

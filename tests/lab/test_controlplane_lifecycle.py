@@ -193,8 +193,7 @@ def test_a_stopped_supervisor_cannot_keep_its_lab_up(
     make_lab: LabMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that hangs and answers no command is ended all the same."""
-    monkeypatch.setattr(labs, "DOWN_WITHIN_S", 2.0)
-    monkeypatch.setattr("lab.controlplane.controls.ANSWER_WITHIN_S", 2.0)
+    monkeypatch.setattr(labs, "SHUTDOWN_HEARD_WITHIN_S", 2.0)
     home = make_lab("hung", without=BARE)
     state = states.load(home)
     assert state.supervisor is not None

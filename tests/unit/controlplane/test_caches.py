@@ -1,6 +1,10 @@
 """Cleaning the cache: what is needed stays, what is not goes, and both are said."""
 
+import contextlib
 import fcntl
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +12,7 @@ from msgspec import structs
 
 from lab import homes
 from lab.cli import groups
-from lab.controlplane import builds, states, tools
+from lab.controlplane import builds, processes, states, tools
 from tests.unit.controlplane import fake_tools as a
 from tests.unit.controlplane import lab_states
 
@@ -35,6 +39,17 @@ def names(cache: Path) -> list[str]:
     return sorted(path.name.rpartition("-")[0] for path in cache.iterdir())
 
 
+@contextlib.contextmanager
+def a_process_of(home: homes.Home) -> Iterator[None]:
+    """Let a process run that is marked as one of a lab."""
+    marked = {**os.environ, processes.MARKER: str(home.root)}
+    with subprocess.Popen(["sleep", "60"], env=marked) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
 def test_what_no_version_uses_is_deleted_and_said(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,14 +74,14 @@ def test_what_a_build_is_at_work_in_is_kept(
     assert ["stranger-v1", "thing-v0", "thing-v1"] == names(cache)
 
 
-def test_what_a_lab_runs_with_is_kept(cache: Path) -> None:
+def test_what_a_lab_runs_with_is_kept_wherever_its_home(cache: Path, tmp_path: Path) -> None:
     """A component that crashes is started from there again."""
-    home = homes.home("a")
-    home.root.mkdir(parents=True)
+    home = homes.Home(name="a", root=tmp_path / "other labs" / "a")
     programs = structs.replace(lab_states.BINARIES, etcd=str(cache / "thing-v0-aaaa" / "etcd"))
     states.write(home, lab_states.a_state(home, binaries=programs))
 
-    assert 0 == groups.run(["build", "--prune"])
+    with a_process_of(home):
+        assert 0 == groups.run(["build", "--prune"])
 
     assert ["stranger-v1", "thing-v0", "thing-v1"] == names(cache)
 

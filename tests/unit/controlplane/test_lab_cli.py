@@ -202,6 +202,20 @@ def test_a_library_that_only_one_command_needs_is_named_as_well(tmp_path: Path) 
     assert "has no module 'msgspec': `make lab-up` sets up .venv" in result.stderr
 
 
+def test_a_lab_is_not_begun_where_it_has_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rather than to end in the panic of an etcd that cannot make its files."""
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path / "labs"))
+    monkeypatch.setattr(labs, "ROOM_BYTES", 2**60)
+
+    code = groups.run(["up", "--name", "a"])
+
+    assert errors.SetupError.exit_code == code
+    assert f"MiB are free in {tmp_path}/labs, and a lab needs" in capsys.readouterr().err
+    assert not (tmp_path / "labs" / "a").exists()
+
+
 def test_a_full_disk_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,6 +96,19 @@ def test_a_lab_that_runs_is_as_it_was_written(tmp_path: Path) -> None:
     assert state == reviews.as_it_is(state)
 
 
+def test_a_process_that_has_ended_is_not_ready_whatever_stands_on_disk(tmp_path: Path) -> None:
+    """A supervisor cannot write its end down while the disk is full."""
+    home = homes.Home(name="a", root=tmp_path)
+    state = structs.replace(a_crashed_state(home), supervisor=processes.current())
+
+    found = reviews.as_it_is(state)
+
+    assert states.Phase.READY == found.phase
+    assert {(states.Phase.CRASHED, None)} == {
+        (item.phase, item.process) for item in found.components
+    }
+
+
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [

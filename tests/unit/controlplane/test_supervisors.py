@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -122,6 +123,31 @@ async def test_what_does_not_come_up_after_a_crash_is_tried_again(
 
     async with asyncio.timeout(10):
         while supervisor.state.component(NAME).phase is not states.Phase.READY:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_crash_on_a_full_disk_is_mended_and_written_down_later(
+    supervisor: supervisors.Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes room finds the lab as it is."""
+    home = homes.Home(name="a", root=tmp_path)
+    write, full = states.write, True
+
+    def when_there_is_room(home: homes.Home, state: states.State) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        write(home, state)
+
+    monkeypatch.setattr(states, "write", when_there_is_room)
+    monkeypatch.setattr(supervisors, "WRITE_AGAIN_S", 0.01)
+    await supervisor.kill(NAME)
+    mended = await phase(supervisor, NAME, states.Phase.READY, crashes=1)
+    assert mended not in states.load(home).components
+
+    full = False
+
+    async with asyncio.timeout(10):
+        while mended not in states.load(home).components:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
