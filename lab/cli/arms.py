@@ -10,14 +10,15 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 
 from lab import apis, catalogs, errors, homes
-from lab.cli import clusters, installs, runs, workloads
+from lab.cli import clusters, displays, installs, runs, workloads
 from lab.controlplane import labs, states
-from lab.installs import charts
-from lab.reports import figures, measurements, sources
+from lab.installs import charts, helms
+from lab.reports import figures, measurements, results, sources
 from lab.workloads import submissions
 
 ENABLED = "tiphys.dev/enabled"
@@ -124,15 +125,22 @@ def run(
     return Ended(measured=measured, failure=failure, opened=opened)
 
 
-def refuse_running(*names: str) -> None:
-    """Another experiment's lab is not ours to use, and less so to take down."""
-    for name in names:
-        state = states.read(homes.home(name))
-        if state is not None and state.running:
-            raise errors.UsageError(
-                f"lab {name!r} runs already, so another demo may be under way: wait for it, or end "
-                f"it with `python -m lab down --name {name}`"
-            )
+def prepare(name: str, *, into: Path) -> None:
+    """Meet at the outset what would end an experiment after minutes or hours.
+
+    Another experiment's lab is not ours to use, and less so to take down. Helm is found or built,
+    and figures and pages have a place.
+    """
+    state = states.read(homes.home(name))
+    if state is not None and state.running:
+        raise errors.UsageError(
+            f"lab {name!r} runs already, so another demo may be under way: wait for it, or end "
+            f"it with `python -m lab down --name {name}`"
+        )
+    for place in (results.folder(), into):
+        results.check_place(place)
+    with displays.Builds() as shown:
+        helms.find(report=shown.report)
 
 
 def _submit(ctx: click.Context, load: Load, *, name: str) -> errors.RunError | None:

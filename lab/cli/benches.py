@@ -78,8 +78,8 @@ def bench_demo(
 ) -> None:
     """Measure what Tiphys gains, over loads and seeds; hours on two cores."""
     started = time.monotonic()
-    arms.refuse_running(LAB)
     folder = into or results.REPOSITORY / "build" / "reports"
+    arms.prepare(LAB, into=folder)
     chosen = {name: LOADS[name] for name in loads or LOADS}
     found: dict[str, Ratios] = {name: {} for name in chosen}
     runs: list[dict[str, results.Scalar]] = []

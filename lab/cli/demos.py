@@ -48,7 +48,8 @@ def demo(
 ) -> None:
     """Run the demonstration from start to end; it leaves figures and a page, and no process."""
     started = time.monotonic()
-    arms.refuse_running(LAB)
+    folder = into or results.REPOSITORY / "build" / "reports"
+    arms.prepare(LAB, into=folder)
     load = arms.Load(
         mix=MIX,
         cluster=CLUSTER,
@@ -65,7 +66,6 @@ def demo(
     _say(3, "what the API server and the kubelet wrote down about both")
     ended = (base, steered)
     measured = [item.measured for item in ended]
-    folder = into or results.REPOSITORY / "build" / "reports"
     for item in measured:
         measurements.write(folder / f"{LAB}-{item.run}-{item.arm}.json", item)
     found = _compared(measured)

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,16 @@ def folder() -> Path:
     """Return the folder of results: `build/results` of the repository, or `TIPHYS_RESULTS`."""
     chosen = os.environ.get("TIPHYS_RESULTS")
     return Path(chosen) if chosen else REPOSITORY / "build" / "results"
+
+
+def check_place(place: Path) -> None:
+    """Make a folder and prove that files can be written there; raises `OSError` that names it.
+
+    For whatever works for minutes before it has anything to write.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=place):
+        pass
 
 
 def write(

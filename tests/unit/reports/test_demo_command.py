@@ -1,67 +1,21 @@
 import contextlib
 import json
 import re
-import shutil
 
-import click
 import click.testing
 import pytest
 
-from lab import errors, homes
+from lab import errors
 from lab.cli import arms, demos
-from lab.controlplane import labs, states
+from lab.controlplane import states
+from tests.unit.reports import stages
 from tests.unit.reports import synthetic_runs as a
-from tests.unit.reports import written_runs
-
-
-class Stage:
-    """Stands in for a real lab: `up` makes a home, `run` writes the records of a run."""
-
-    def __init__(self):
-        self.run, self.error, self.calls, self.gates = a.a_run(), None, [], 0
-
-    def up(self, **asked):
-        self.calls.append("up")
-        # As `up` does: a lab begins with an empty home.
-        shutil.rmtree(homes.home(asked["name"]).root, ignore_errors=True)
-        homes.home(asked["name"]).root.mkdir(parents=True)
-
-    def install(self, home, *, more):
-        self.calls.append("install")
-
-    async def opt_in(self, home, namespaces, *, policy):
-        self.calls.append("opt in")
-        assert namespaces
-        assert policy is None
-
-    async def opened(self, home):
-        self.gates += 10
-        return {"turn": self.gates, "clock": 1}
-
-    def submit(self, **asked):
-        self.calls.append("run")
-        written_runs.write(homes.home(asked["lab"]), self.run)
-        if self.error:
-            raise self.error
-
-    def down(self, home):
-        self.calls.append("down")
-        return labs.Outcome.STOPPED
 
 
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
     """Put the stage where the demo looks for a real lab."""
-    stage = Stage()
-    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path / "labs"))
-    monkeypatch.setenv("TIPHYS_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(arms.clusters, "up", click.Command("up", callback=stage.up))
-    monkeypatch.setattr(arms.runs, "run", click.Command("run", callback=stage.submit))
-    monkeypatch.setattr(arms.labs, "down", stage.down)
-    monkeypatch.setattr(arms.installs, "install_into", stage.install)
-    monkeypatch.setattr(arms, "_opted_in", stage.opt_in)
-    monkeypatch.setattr(arms, "_opened", stage.opened)
-    return stage
+    return stages.set_up(tmp_path, monkeypatch)
 
 
 def demo(tmp_path):
@@ -75,6 +29,7 @@ def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
     """A lab by the default and a lab by Tiphys; then the table, the results and the page."""
     output = demo(tmp_path)
     assert ["up", "run", "down", "up", "install", "opt in", "run", "down"] == stage.calls
+    assert [None] == stage.policies
     assert all(f"[{step}/3]" in output for step in (1, 2, 3))
     assert "mean completion, simulated min" in output
     assert "Tiphys against default: mean completion +0 % (95 % interval +0 % to +0 %" in output
@@ -114,7 +69,7 @@ def test_the_lab_is_taken_down_whatever_happens(stage, tmp_path, error):
     with contextlib.suppress(RuntimeError):
         demo(tmp_path)
     assert "down" == stage.calls[-1]
-    assert not (tmp_path / "results").exists()
+    assert [] == list((tmp_path / "results").iterdir())
 
 
 def test_a_workflow_that_failed_for_another_reason_than_memory_fails_the_demo(stage, tmp_path):
@@ -162,5 +117,25 @@ def test_the_lab_of_another_demo_is_left_alone(stage, tmp_path, monkeypatch):
     running = type("Running", (), {"running": True})()
     monkeypatch.setattr(states, "read", lambda home: running)
     with pytest.raises(errors.UsageError, match="runs already"):
+        demo(tmp_path)
+    assert [] == stage.calls
+
+
+def test_figures_without_a_place_end_the_demo_before_it_begins(stage, tmp_path):
+    """Not after minutes, when they are there."""
+    (tmp_path / "results").write_text("")
+    with pytest.raises(FileExistsError, match="results"):
+        demo(tmp_path)
+    assert [] == stage.calls
+
+
+def test_a_demo_without_helm_ends_before_it_begins(stage, tmp_path, monkeypatch):
+    """Prebuilt programs may lack it, and Go may be absent; the first arm would not need it."""
+
+    def fail(report):
+        raise errors.SetupError("no `go` on PATH")
+
+    monkeypatch.setattr(arms.helms, "find", fail)
+    with pytest.raises(errors.SetupError, match="no `go`"):
         demo(tmp_path)
     assert [] == stage.calls
