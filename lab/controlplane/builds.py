@@ -7,7 +7,6 @@ done. An interrupted build goes on where it was, since Go keeps every package th
 
 import contextlib
 import fcntl
-import json
 import os
 import select
 import shutil
@@ -104,30 +103,10 @@ def build(targets: Sequence[Target], *, report: Report = lambda progress: None) 
     """
     missing = [item for item in targets if not _complete(item)]
     for number, item in enumerate(missing, start=1):
-        began = time.monotonic()
-
         first = Progress(
             program=item.program.name, number=number, count=len(missing), stage=Stage.WAITING
         )
-
-        def tell(
-            stage: Stage,
-            packages: int = 0,
-            at_most: int = 0,
-            *,
-            first: Progress = first,
-            began: float = began,
-        ) -> None:
-            report(
-                replace(
-                    first,
-                    stage=stage,
-                    packages=packages,
-                    packages_at_most=at_most,
-                    elapsed_s=time.monotonic() - began,
-                )
-            )
-
+        tell = _teller(first, report)
         try:
             with _locked(item.folder, tell):
                 if not _complete(item):
@@ -137,7 +116,42 @@ def build(targets: Sequence[Target], *, report: Report = lambda progress: None) 
         tell(Stage.DONE)
 
 
+def argo_data() -> Path:
+    """Return a folder with Argo's manifests and examples, of the version that the lab knows.
+
+    One of the cache, whichever Go its key names; else what is taken out of the module now, which
+    needs Go and, if Go has not fetched the module before, a way to it. Raises `SetupError`.
+    """
+    tool = tools.argo()
+    kept = (homes.cache_root() / "bin").glob(f"{tool.name}-{tool.version}-*/{extracts.MANIFESTS}")
+    if found := sorted(kept):
+        return found[0].parent
+    item = target(tool, tool.program("workflow-controller"))
+
+    def tell(stage: Stage, packages: int = 0, at_most: int = 0) -> None:
+        """A minute at most; `build` is for what takes long."""
+
+    try:
+        with _locked(item.folder, tell):
+            extracts.copy_data(_module_folder(item, tell), item.folder)
+    except OSError as error:
+        raise _explain(item, str(error)) from error
+    return item.folder
+
+
 Tell = Callable[..., None]
+
+
+def _teller(first: Progress, report: Report) -> Tell:
+    """Return what turns a stage of one program into a report, with the time since now."""
+    began = time.monotonic()
+
+    def tell(stage: Stage, packages: int = 0, at_most: int = 0) -> None:
+        elapsed_s = time.monotonic() - began
+        done = replace(first, packages=packages, packages_at_most=at_most, elapsed_s=elapsed_s)
+        report(replace(done, stage=stage))
+
+    return tell
 
 
 def _complete(item: Target) -> bool:
@@ -284,8 +298,10 @@ def _explain(item: Target, complaint: str) -> errors.SetupError:
 
 def _module_folder(item: Target, tell: Tell) -> Path:
     """Return where Go keeps the tool's own module, after fetching it."""
-    answer = _go(item, ["mod", "download", "-json", tools.ARGO_MODULE], item.tool.module, tell=tell)
-    return Path(json.loads(answer)["Dir"])
+    # Not `-json`, which would say where it is at once, but why it is not among that, not on stderr.
+    _go(item, ["mod", "download", tools.ARGO_MODULE], item.tool.module, tell=tell)
+    where = ["list", "-m", "-f", "{{.Dir}}", tools.ARGO_MODULE]
+    return Path(_go(item, where, item.tool.module, tell=tell).strip())
 
 
 @contextlib.contextmanager

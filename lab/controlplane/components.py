@@ -89,10 +89,11 @@ def remedy(name: str, program: str) -> str:
     return f"replace {program}"
 
 
-def version(name: str, asked: states.Asked) -> str:
+def version(name: str, state: states.State) -> str:
     """Return the version that a component is of."""
+    asked = state.asked
     fixed = {ETCD: asked.etcd, ARGO: asked.argo, KUBELET: "lab", PROCESS_NODE: "lab"}
-    return fixed.get(name, asked.kubernetes)
+    return state.binaries.versions.get(name) or fixed.get(name, asked.kubernetes)
 
 
 def plan(name: str, *, home: homes.Home, state: states.State, ports: Mapping[str, int]) -> Plan:

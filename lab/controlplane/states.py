@@ -36,17 +36,19 @@ class Phase(StrEnum):
 
 
 class Binaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The programs that a lab runs, by absolute path."""
+    """The programs that a lab runs, by absolute path; empty for what it was told to leave out."""
 
     etcd: str
     kube_apiserver: str
-    kube_controller_manager: str
-    kube_scheduler: str
-    workflow_controller: str
-    argo_manifests: str
+    kube_controller_manager: str = ""
+    kube_scheduler: str = ""
+    workflow_controller: str = ""
+    argo_manifests: str = ""
     """Folder with Argo's CRDs (`crds/minimal`, `crds/full`) and RBAC (`rbac`)."""
     argo_examples: str = ""
     """Folder with the examples of Argo's module; may be absent with prebuilt programs."""
+    versions: dict[str, str] = {}
+    """What prebuilt programs call themselves, by name; those that the lab builds are as asked."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -71,7 +71,7 @@ class Supervisor:
             components=tuple(
                 states.Component(
                     name=name,
-                    version=components.version(name, state.asked),
+                    version=components.version(name, state),
                     log=str(home.logs / f"{name}.log"),
                 )
                 for name in self._present

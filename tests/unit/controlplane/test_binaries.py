@@ -1,10 +1,12 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
-from lab import errors
-from lab.controlplane import binaries, states, tools
+from lab import errors, homes
+from lab.controlplane import binaries, components, states, tools
 from tests.unit.controlplane import fake_tools as a
+from tests.unit.controlplane import lab_states
 
 KUBERNETES = tools.KUBERNETES_VERSIONS[0]
 NAMES = (
@@ -19,6 +21,7 @@ ASKED = states.Asked()
 
 def prebuilt(folder: Path, *, says: str = f"Kubernetes {KUBERNETES}") -> Path:
     """Fill a folder as envtest lays it out, with Argo's manifests beside."""
+    folder.mkdir(exist_ok=True)
     for name in NAMES:
         program = folder / name
         program.write_text(f"#!/bin/sh\necho {says}\n")
@@ -77,15 +80,104 @@ def test_a_folder_of_programs_that_is_none_is_named(
         binaries.find(ASKED)
 
 
-def test_argos_crds_are_part_of_what_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Programs alone do not make a cluster that knows workflows."""
-    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
-    (tmp_path / "manifests" / "crds" / "minimal").rmdir()
+@pytest.fixture
+def programs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder as envtest leaves it, without Argo's manifests, beside an empty cache."""
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path / "programs")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.rmtree(tmp_path / "programs" / "manifests")
+    argo = tmp_path / "programs" / "workflow-controller"
+    argo.write_text(f"#!/bin/sh\necho workflow-controller: {tools.ARGO_VERSION}+unknown\n")
+    return tmp_path / "programs"
 
-    with pytest.raises(errors.SetupError, match="lacks manifests/crds/minimal"):
+
+def test_argos_crds_are_part_of_what_is_needed(
+    programs_alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs alone do not make a cluster that knows workflows; both ways out are named."""
+    monkeypatch.setenv("PATH", "")
+
+    with pytest.raises(errors.SetupError) as caught:
         binaries.find(ASKED)
+
+    said = str(caught.value)
+    assert f"{programs_alone} lacks manifests/crds/minimal (Argo's CRDs)" in said
+    assert f"from {tools.ARGO_MODULE}@{tools.ARGO_VERSION}" in said
+    assert "no `go` on PATH" in said
+
+
+def test_argos_manifests_that_the_cache_holds_are_taken(
+    programs_alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever Go made them; none is needed now."""
+    monkeypatch.setenv("PATH", "")
+    kept = tmp_path / "cache" / "tiphys" / "bin" / f"argo-{tools.ARGO_VERSION}-0123" / "manifests"
+    kept.mkdir(parents=True)
+
+    found = binaries.find(ASKED)
+
+    assert str(kept) == found.argo_manifests
+    assert str(programs_alone / "workflow-controller") == found.workflow_controller
+
+
+def test_argos_manifests_are_taken_out_of_its_module(
+    programs_alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into the cache, where the next lab finds them."""
+    module = tmp_path / "module"
+    for name in ("manifests/base/crds/minimal/argo.yaml", "examples/hello-world.yaml"):
+        path = module / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+    controller = module / "manifests" / "base" / "workflow-controller"
+    controller.mkdir()
+    for part in ("sa", "priorityclass"):
+        (controller / f"workflow-controller-{part}.yaml").touch()
+    a.install_go(tmp_path, monkeypatch, version="go1.99.0", listing=f"echo {module}; exit 0")
+
+    found = binaries.find(ASKED)
+
+    key = tools.argo().key("go1.99.0")
+    assert tmp_path / "cache" / "tiphys" / "bin" / key / "manifests" == Path(found.argo_manifests)
+    assert Path(found.argo_manifests, "crds", "minimal", "argo.yaml").exists()
+
+
+def test_manifests_of_another_version_than_the_controllers_are_not_taken(
+    programs_alone: Path,
+) -> None:
+    """It would watch kinds that the cluster has not, and nobody would see why nothing runs."""
+    argo = programs_alone / "workflow-controller"
+    argo.write_text("#!/bin/sh\necho workflow-controller: v3.6.2\n")
+
+    with pytest.raises(errors.SetupError, match=r"it is v3\.6\.2, but .* of v4\.0\.5"):
+        binaries.find(ASKED)
+
+
+def test_what_is_left_out_need_not_be_there(programs_alone: Path) -> None:
+    """What envtest brings is an etcd and an API server."""
+    without = ("kube-controller-manager", "kube-scheduler", "workflow-controller")
+    for name in without:
+        (programs_alone / name).unlink()
+
+    found = binaries.find(states.Asked(without=without))
+
+    assert str(programs_alone / "etcd") == found.etcd
+    assert ("", "") == (found.workflow_controller, found.argo_manifests)
+
+
+def test_prebuilt_programs_are_listed_with_the_version_that_they_say(
+    programs_alone: Path, tmp_path: Path
+) -> None:
+    """`status` must not call another etcd the one that the lab would have built."""
+    (programs_alone / "etcd").write_text("#!/bin/sh\necho etcd Version: 3.5.21\necho Go: 1.26.8\n")
+    (programs_alone / "manifests" / "crds" / "minimal").mkdir(parents=True)
+    found = binaries.find(ASKED)
+    state = lab_states.a_state(homes.Home(name="a", root=tmp_path), binaries=found)
+
+    assert "v3.5.21" == components.version(components.ETCD, state)
+    assert KUBERNETES == components.version(components.SCHEDULER, state)
+    assert tools.ARGO_VERSION == components.version(components.ARGO, state)
+    assert "lab" == components.version(components.KUBELET, state)
 
 
 def test_a_prebuilt_kubernetes_of_another_version_is_refused(
