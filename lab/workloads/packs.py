@@ -17,12 +17,12 @@ import msgspec
 
 from lab import errors
 
-SAMPLE = Path(__file__).parent / "sample"
+SAMPLE = Path(__file__).resolve().parent / "sample"
 SAMPLE_NOTE = (
-    "no data pack found: the repository's own small sample stands in, so figures show how the lab "
+    "no data pack: the repository's own small sample stands in, so figures show how the lab "
     "works and nothing else (--data or TIPHYS_DATA point to a pack)"
 )
-REPOSITORY = Path(__file__).parent.parent.parent
+REPOSITORY = SAMPLE.parents[2]
 DEFAULT = REPOSITORY.parent / "shared" / "data"
 
 NAN = re.compile(rb"(?<=[:,\[])\s*NaN(?=[,}\]])")
@@ -70,7 +70,7 @@ def find(given: str | Path | None = None) -> Pack:
                 f"no data pack at {root} (from {source}): give the folder that holds "
                 "wfinstances/, cws_k8s/, …; without it the repository's own sample is used"
             )
-        return Pack(root=root)
+        return Pack(root=root, sample=root.resolve() == SAMPLE)
     if DEFAULT.is_dir():
         return Pack(root=DEFAULT)
     return Pack(root=SAMPLE, sample=True)

@@ -20,6 +20,16 @@ def test_the_environment_goes_second(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert packs.Pack(root=tmp_path) == packs.find()
 
 
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_the_sample_stays_one_where_somebody_names_it(
+    by_flag: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record must not say that its figures come from a data pack."""
+    monkeypatch.setenv("TIPHYS_DATA", str(packs.SAMPLE))
+    given = packs.SAMPLE.parent / "readers" / ".." / "sample" if by_flag else None
+    assert packs.find(given).sample
+
+
 @pytest.mark.parametrize("given", ["/nowhere/pack", None])
 def test_a_path_that_is_no_folder_is_refused(
     given: str | None, monkeypatch: pytest.MonkeyPatch
