@@ -1,6 +1,8 @@
 """When workflows arrive within a window; seconds of simulated time from the start of the run."""
 
+import itertools
 import math
+import random
 from collections.abc import Sequence
 
 from lab import errors
@@ -12,7 +14,7 @@ BURSTS = 3
 BURST_SHARE = 0.5
 """Of all workflows, those that come in a batch."""
 BURST_RATE = 17.0
-"""Rate within a batch over the mean rate of the window."""
+"""Rate within a batch over the mean rate of the window, what comes beside the batch included."""
 DAILY_SWING = 0.8
 """Amplitude of the daily rate around its mean (assumption)."""
 
@@ -28,7 +30,7 @@ def times(
     """Return `count` ascending arrival times in [0, window_s]; the first is 0.
 
     `poisson`: a Poisson process given its count. `burst`: half of them in three batches, 17
-    times as dense as the mean.
+    times as dense as the mean, no two of them at once.
     `diurnal`: rate 1 + 0.8 sin, the window being one day. `replay`: a random stretch of `recorded`
     arrivals, stretched to the window. `at-once`: all at 0.
     """
@@ -38,8 +40,8 @@ def times(
     if kind == "poisson":
         shares = [rng.random() for _ in range(count)]
     elif kind == "burst":
-        batches = [rng.random() for _ in range(BURSTS)]
-        width = BURST_SHARE / BURST_RATE / BURSTS
+        width = BURST_SHARE / (BURST_RATE - (1 - BURST_SHARE)) / BURSTS
+        batches = _apart(rng, width=width)
         shares = [
             rng.choice(batches) + width * rng.random()
             if rng.random() < BURST_SHARE
@@ -61,6 +63,14 @@ def times(
     first, last = min(shares), max(shares)
     span = last - first if last > first else 1.0
     return tuple(draws.rounded(window_s * (share - first) / span) for share in sorted(shares))
+
+
+def _apart(rng: random.Random, *, width: float) -> list[float]:
+    """Return where the batches start: within the window, and none before another has ended."""
+    while True:
+        starts = sorted(rng.uniform(0.0, 1.0 - width) for _ in range(BURSTS))
+        if all(later - earlier >= width for earlier, later in itertools.pairwise(starts)):
+            return starts
 
 
 def _by_day(quantile: float) -> float:

@@ -74,6 +74,13 @@ class Wish:
     most_tasks: int | None = None
     """Most pods of one workflow; None leaves it to the mix."""
 
+    def refuse_size(self, mix: str) -> None:
+        """Raise `UsageError` where a size is asked of a mix whose workflows have their own."""
+        if self.most_tasks is not None:
+            raise errors.UsageError(
+                f"workflows of the mix {mix} have the size of their case: leave --most-tasks away"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
@@ -124,11 +131,13 @@ def burst(wish: Wish) -> list[drafts.Draft]:
 
 def ml(wish: Wish) -> list[drafts.Draft]:
     """Draft trainings on GPUs."""
+    wish.refuse_size("ml")
     return trainings.drafted(wish.workflows, pods=list(openb.read(wish.pack)), seed=wish.seed)
 
 
 def exome(wish: Wish) -> list[drafts.Draft]:
     """Draft the four-stage case."""
+    wish.refuse_size("exome")
     return exomes.drafted(wish.workflows, seed=wish.seed)
 
 
@@ -227,11 +236,13 @@ def generate(
     """Return the workload; workflows are named `TAG-FAMILY-NUMBER`.
 
     Without `window_s` the window is as long as the cluster needs for the work at full use (CPU or
-    GPU, what takes longer), divided by `overload`.
+    GPU, what takes longer), divided by `overload`. Raises `UsageError` where a family that is kept
+    for tests would enter without the wish for it, whatever the mix did.
     """
     kind = kind or mix.arrivals
     recorded = wta.arrivals_s(wish.pack) if kind == "replay" else ()
     drafted = mix.draft(wish)
+    families.check((draft.family for draft in drafted), held_out=wish.held_out)
     written = _written(drafted, seed=wish.seed)
     if window_s is None:
         window_s = draws.rounded(_busy_s(drafted, written, cluster=cluster) / overload)

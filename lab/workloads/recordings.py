@@ -33,6 +33,7 @@ class Scale:
     """How large the drafts of a mix are."""
 
     fewest_tasks: int
+    """A trace is cut to no less, unless `most_tasks` is less."""
     most_tasks: int
     task_median_s: float
     """Median over workflows of the mean duration of their tasks."""
@@ -70,7 +71,8 @@ def drafted(
         trace = rng.choice(usable[rng.choice(names)])
         tenant = rng.choices(tenants, weights=[tenant.share for tenant in tenants])[0]
         size = draws.log_normal(rng, 1.0, sigma=scale.size_sigma, least=0.25, most=4.0)
-        cut = _cut(trace, rng.randint(scale.fewest_tasks, scale.most_tasks), scale.most_tasks)
+        fewest = min(scale.fewest_tasks, scale.most_tasks)
+        cut = _cut(trace, rng.randint(fewest, scale.most_tasks), scale.most_tasks)
         mean_s = scale.task_median_s * size
         made.append(
             draft_of(cut, tenant=tenant, mean_s=mean_s, shortest_s=scale.shortest_s, size=size)

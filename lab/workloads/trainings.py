@@ -1,8 +1,9 @@
 """The mix `ml`: training on several GPU pods that exchange gradients, and sweeps of single ones.
 
 CPU, memory and GPUs that a training pod asks for are those of a pod of the openb trace; what it
-uses of them is that divided by a measured ratio. Compute, model size and the share of time that the
-all-reduce takes are assumptions.
+uses of CPU and memory is that divided by a measured ratio. It loads its data with as many threads
+as it has cores requested, so the share of its time that this takes follows from the ratio. Compute,
+model size and the share of time that the all-reduce takes are assumptions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,8 @@ MOST_CPU_M = 16_000
 MOST_MEMORY_BYTES = 96 * GIB
 REDUCE_SHARE = 0.2
 """Of the time on the reference network that a worker spends on gradients."""
-LOADING_SHARE = 0.15
-"""Of the time that a GPU task spends on its CPUs."""
+MOST_LOADING = 0.5
+"""Of the time that a GPU task spends on its CPUs, at most: a GPU that waits longer is let go."""
 READING_SHARE = 0.05
 """Of the time that it waits for its disk."""
 MOST_RATIO = 8.0
@@ -61,8 +62,14 @@ class Model:
     """Its workers exchange gradients; else each is a trial of its own."""
     workers: int
     lasts_s: float
-    cores_used: float
+    loading_share: float
+    """Of the time that a GPU task spends on its CPUs: used over requested cores."""
     memory_used_bytes: float
+
+    @property
+    def threads(self) -> int:
+        """Threads that load data: one for each core requested."""
+        return max(1, self.pod.cpu_m // 1000)
 
 
 def _model(
@@ -87,7 +94,7 @@ def _model(
         together=together,
         workers=rng.choice((2, 2, 4)) if together else rng.choice((3, 4, 6)),
         lasts_s=draws.log_normal(rng, 500.0, sigma=0.4, least=120.0, most=1200.0),
-        cores_used=pod.cpu_m / 1000 / measured.draw_cpu(rng),
+        loading_share=min(MOST_LOADING, 1 / measured.draw_cpu(rng)),
         memory_used_bytes=pod.memory_bytes / min(MOST_RATIO, measured.draw_memory(rng)),
     )
 
@@ -137,18 +144,17 @@ def _plain(family: str, task: traces.TraceTask) -> programs.Work:
 def _on_gpu(model: Model, task: traces.TraceTask, *, siblings: tuple[int, ...]) -> programs.Work:
     """Return a task whose time is GPU, data loading, and gradients to its siblings."""
     traits = programs.traits_of(model.family, task.program, cores_seen=None, heavy=False)
-    threads = max(1, round(model.cores_used))
     reduce_s = task.runtime_s * REDUCE_SHARE if siblings else 0.0
     return programs.Work(
         program=task.program,
         runtime_s=draws.rounded(task.runtime_s),
-        cpu_s=draws.rounded(LOADING_SHARE * task.runtime_s * threads),
-        threads=threads,
+        cpu_s=draws.rounded(model.loading_share * task.runtime_s * model.threads),
+        threads=model.threads,
         peak_bytes=draws.rounded(model.memory_used_bytes),
         read_bytes=draws.rounded(READING_SHARE * task.runtime_s * programs.REFERENCE_DISK),
         written_bytes=0.0,
         store_bytes=0.0,
-        gpu_s=draws.rounded(task.runtime_s * (1 - LOADING_SHARE - READING_SHARE) - reduce_s),
+        gpu_s=draws.rounded(task.runtime_s * (1 - model.loading_share - READING_SHARE) - reduce_s),
         sibling_bytes=draws.rounded(reduce_s * programs.REFERENCE_NETWORK),
         round_trips=draws.rounded(task.runtime_s / STEP_S) if siblings else 0.0,
         siblings=siblings,

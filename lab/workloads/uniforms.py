@@ -3,10 +3,12 @@
 22 pods a workflow unless told otherwise; every task takes one minute at speed 1 on an idle node.
 """
 
+from lab import errors
 from lab.workloads import authors, drafts, plans, programs, shapes, traces
 
 FAMILY = "uniform"
 PODS = 22
+LEAST_PODS = 3
 RUNTIME_S = 60.0
 MIB = 2**20
 TENANTS = tuple(
@@ -15,8 +17,17 @@ TENANTS = tuple(
 
 
 def drafted(count: int, *, pods: int | None) -> list[drafts.Draft]:
-    """Return `count` workflows of `pods` pods (3 at least), dealt to the tenants in turn."""
-    middle = max(1, (pods or PODS) - 2)
+    """Return `count` workflows of `pods` pods, dealt to the tenants in turn.
+
+    Raises `UsageError` for less than 3 pods: a split, a task, a merge.
+    """
+    pods = PODS if pods is None else pods
+    if pods < LEAST_PODS:
+        raise errors.UsageError(
+            f"a workflow of the mix uniform has {LEAST_PODS} pods at least (split, work, merge), "
+            f"not {pods}: ask for more with --most-tasks"
+        )
+    middle = pods - 2
     tasks = (
         traces.TraceTask(program="split", runtime_s=RUNTIME_S),
         *(

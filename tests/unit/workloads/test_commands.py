@@ -66,6 +66,7 @@ def test_a_folder_that_exists_is_kept(tmp_path: Path) -> None:
         (("show", "genomix"), "no mix 'genomix'"),
         (("show", "genomics", "--cluster", "moon"), "no cluster 'moon'"),
         (("show", "spark", "--held-out"), "--held-out"),
+        (("show", "uniform", "--most-tasks", "2"), "3 pods at least"),
     ],
 )
 def test_a_wrong_name_is_one_sentence(arguments: tuple[str, ...], expected: str) -> None:

@@ -1,5 +1,7 @@
 """Recorded workflows brought to the size of a lab run."""
 
+import dataclasses
+
 import pytest
 
 from lab import errors
@@ -66,6 +68,14 @@ def test_every_pod_of_a_listing_template_reports_its_output() -> None:
     assert {"items": '["chunk-00", "chunk-01"]'} == outputs["split"]
     assert {"items": "[]"} == outputs["split-2"]
     assert {} == outputs["end"]
+
+
+def test_fewer_tasks_than_usual_can_be_asked_for() -> None:
+    """`--most-tasks` below what the mix usually cuts to is a bound like any other."""
+    scale = dataclasses.replace(SCALE, fewest_tasks=6, most_tasks=3)
+    trace = a_trace(a_task("split"), *(a_task("work", 0) for _ in range(20)), a_task("end", 1))
+    drafted = recordings.drafted([trace], 4, tenants=[TENANT], scale=scale, seed=1)
+    assert [3] * 4 == [len(draft.tasks) for draft in drafted]
 
 
 def test_traces_that_cannot_be_cut_are_named() -> None:
