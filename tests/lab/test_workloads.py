@@ -8,13 +8,17 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 
 from lab import apis, homes, journals, truths
 from lab.reports import sources
-from lab.workloads import manifests, packs, runs, submissions
+from lab.workloads import manifests, mixes, packs, runs, submissions
+from tests.unit.workloads import tellings
 
 SAMPLE = ("--data", str(packs.SAMPLE))
+Edge = tuple[str, str]
+"""Two nodes of Argo without the workflow's name: who came first, who after."""
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -73,12 +77,29 @@ def test_two_runs_of_one_seed_have_the_same_dags_requests_and_work(lab):
     ]
     assert asked[0] == asked[1]
     work = [
-        {(truth.workflow.partition("-")[2], truth.task): truth.cpu_s for truth in read}
-        for read in (
-            list(truths.read(submissions.truths_path(lab, record.run))) for record in (one, two)
-        )
+        [mixes.truth_without_name(truth) for truth in truths.read(path)]
+        for path in (submissions.truths_path(lab, record.run) for record in (one, two))
     ]
     assert work[0] == work[1]
+    assert asyncio.run(_dags(lab, one)) == asyncio.run(_dags(lab, two))
+
+
+async def _dags(lab: homes.Home, record: runs.RunRecord) -> list[tuple[apis.Object, set[Edge]]]:
+    """Return, by arrival, each Workflow's spec in the API, and which node led to which in Argo."""
+    found = []
+    async with apis.Api(lab.kubeconfig) as api:
+        for item in record.workflows:
+            path = f"{submissions.WORKFLOWS}/namespaces/{item.namespace}/workflows/{item.name}"
+            workflow = await api.get(path)
+            nodes = workflow["status"]["nodes"]
+            names = {key: node["name"].removeprefix(item.name) for key, node in nodes.items()}
+            edges = {
+                (names[key], names[child])
+                for key, node in nodes.items()
+                for child in node.get("children") or []
+            }
+            found.append((workflow["spec"], edges))
+    return found
 
 
 def test_pods_find_their_truth_and_grow_after_an_oom_kill(lab):
@@ -96,6 +117,59 @@ def test_pods_find_their_truth_and_grow_after_an_oom_kill(lab):
         peak = max(level for _, level in truth.memory_curve)
         limit = item.limit_memory_bytes or float("inf")
         assert (item.reason == "OOMKilled") == (peak > limit), item
+
+
+async def test_no_api_object_ever_holds_a_truth(lab: homes.Home, api: apis.Api) -> None:
+    """All that the API server has, of every kind, read again and again while a run goes on.
+
+    Sizes of images are no secret: a kubelet lists them in the status of its Node.
+    """
+    told = ("genomics", *SAMPLE, "--workflows", "3", "--seed", "11", "--name", lab.name)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "lab", "run", *told), stdout=asyncio.subprocess.DEVNULL
+    )
+    paths = await _collections(api)
+    found: dict[str, str] = {}
+    """Each number that the API server has shown, and where last."""
+    pods: set[tuple[str, str]] = set()
+    try:
+        ended = False
+        while not ended:
+            ended = process.returncode is not None
+            for path in paths:
+                listed = await api.get(path)
+                text = msgspec.json.encode(listed).decode()
+                found |= dict.fromkeys(tellings.numbers_in(text), path)
+                assert "/reference" not in text, path
+                if path == "/api/v1/pods":
+                    pods |= {
+                        (item["metadata"]["namespace"], item["metadata"]["name"])
+                        for item in listed["items"]
+                    }
+            await asyncio.sleep(0.1)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+    record = runs.read(runs.path(lab, "genomics-s11"))
+    ran = {(item.namespace, item.name) for item in pods_of(lab, record)}
+    assert len(ran & pods) > 0.8 * len(ran)
+    for truth in truths.read(submissions.truths_path(lab, record.run)):
+        secret = msgspec.structs.replace(truth, image_bytes=0.0)
+        said = tellings.told_by_nothing_else(secret) & found.keys()
+        assert not said, f"{truth.workflow}.{truth.task}: {[(word, found[word]) for word in said]}"
+
+
+async def _collections(api: apis.Api) -> list[str]:
+    """Return the path of every collection that can be listed, of all groups."""
+    groups = (await api.get("/apis"))["groups"]
+    roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+    return [
+        f"{root}/{resource['name']}"
+        for root in roots
+        for resource in (await api.get(root))["resources"]
+        if "list" in resource["verbs"] and "/" not in resource["name"]
+    ]
 
 
 def test_gatk_is_oom_killed_on_nodes_that_look_idle(make_lab):
