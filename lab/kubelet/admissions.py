@@ -8,10 +8,15 @@ from lab.kubelet import pods
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a node does not take a pod, in a kubelet's words."""
+    """Why a node does not take a pod, in a kubelet's words: its event says it, its status too."""
 
     reason: str
     message: str
+
+    @property
+    def status_message(self) -> str:
+        """What stands in the pod's status."""
+        return f"Pod was rejected: {self.message}"
 
 
 def refusal(
@@ -27,30 +32,54 @@ def refusal(
         if labels.get(key) != value:
             return Refusal(
                 reason="NodeAffinity",
-                message="Pod was rejected: Predicate NodeAffinity failed: "
+                message="Predicate NodeAffinity failed: "
                 "node(s) didn't match Pod's node affinity/selector",
             )
-    used, count = pods.NONE, 0
+    beside = list(others)
+    if len(beside) + 1 > most_pods:
+        short: Shortage | None = Shortage(
+            resource="pods", requested=1, used=len(beside), capacity=most_pods
+        )
+    else:
+        short = shortage(pod.requests, others=beside, allocatable=allocatable)
+    if short is None:
+        return None
+    return Refusal(reason=f"OutOf{short.resource}", message=short.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """What a node has too little of."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def message(self) -> str:
+        """In a kubelet's words."""
+        return (
+            f"Node didn't have enough resource: {self.resource}, requested: {self.requested}, "
+            f"used: {self.used}, capacity: {self.capacity}"
+        )
+
+
+def shortage(
+    requests: pods.Resources, *, others: Iterable[pods.Pod], allocatable: pods.Resources
+) -> Shortage | None:
+    """Return what a node has too little of for `requests` beside the `others` on it, or None."""
+    used = pods.NONE
     for other in others:
-        used, count = used + other.requests, count + 1
-    if count + 1 > most_pods:
-        return _out_of("pods", requested=1, used=count, capacity=most_pods)
+        used = used + other.requests
     for resource, field in (
         ("cpu", "cpu_m"),
         ("memory", "memory_bytes"),
         ("ephemeral-storage", "storage_bytes"),
         (pods.GPU_RESOURCE, "gpus"),
     ):
-        requested, taken = getattr(pod.requests, field), getattr(used, field)
+        requested, taken = getattr(requests, field), getattr(used, field)
         capacity = getattr(allocatable, field)
         if requested and requested + taken > capacity:
-            return _out_of(resource, requested=requested, used=taken, capacity=capacity)
+            return Shortage(resource=resource, requested=requested, used=taken, capacity=capacity)
     return None
-
-
-def _out_of(resource: str, *, requested: int, used: int, capacity: int) -> Refusal:
-    return Refusal(
-        reason=f"OutOf{resource}",
-        message=f"Pod was rejected: Node didn't have enough resource: {resource}, "
-        f"requested: {requested}, used: {used}, capacity: {capacity}",
-    )

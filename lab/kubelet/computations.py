@@ -110,6 +110,21 @@ class Computations:
             return late.usage if late else Usage()
         return usage(ended.usage)
 
+    def resize(self, prefix: str, bounds: "Bounds") -> None:
+        """Hold the running tasks whose keys begin with `prefix` to other bounds."""
+        for key in self.engine.running:
+            if key.startswith(prefix):
+                self.engine.resize(key, bounds.asked, at_s=self._clock.now_s())
+        self.settle()
+
+    def held_bytes(self, prefix: str, *, node: str) -> float:
+        """Return the working sets of the running tasks whose keys begin with `prefix`."""
+        found = self.engine.readings(self._clock.now_s(), node=node)
+        self.settle()
+        return sum(
+            reading.memory_working_set_bytes for reading in found if reading.key.startswith(prefix)
+        )
+
     def settle(self) -> None:
         """Move the engine to the present, tell who has ended, and set the timer anew."""
         if self._closed:
@@ -185,6 +200,17 @@ class Bounds:
     memory_bytes: int
     memory_limit_bytes: int | None
 
+    @property
+    def asked(self) -> tasks.Asked:
+        """The same as the physics takes it."""
+        limit = self.cpu_limit_m
+        return tasks.Asked(
+            cpu_request_cores=self.cpu_m / 1000,
+            cpu_limit_cores=None if limit is None else limit / 1000,
+            memory_request_bytes=self.memory_bytes,
+            memory_limit_bytes=self.memory_limit_bytes,
+        )
+
 
 def task(
     truth: truths.Truth,
@@ -200,7 +226,7 @@ def task(
 
     `scope` names the workflow among all that run: its tasks know one another by it.
     """
-    limit = bounds.cpu_limit_m
+    asked = bounds.asked
     return tasks.Task(
         key=key,
         name=f"{scope}.{truth.task}",
@@ -220,10 +246,10 @@ def task(
         siblings=tuple(f"{scope}.{sibling}" for sibling in truth.siblings),
         gpu_s=truth.gpu_s,
         memory_curve=truth.memory_curve,
-        cpu_request_cores=bounds.cpu_m / 1000,
-        cpu_limit_cores=None if limit is None else limit / 1000,
-        memory_request_bytes=bounds.memory_bytes,
-        memory_limit_bytes=bounds.memory_limit_bytes,
+        cpu_request_cores=asked.cpu_request_cores,
+        cpu_limit_cores=asked.cpu_limit_cores,
+        memory_request_bytes=asked.memory_request_bytes,
+        memory_limit_bytes=asked.memory_limit_bytes,
         gpus=gpus,
     )
 

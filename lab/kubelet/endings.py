@@ -5,7 +5,7 @@ import enum
 from lab.kubelet import statuses
 from lab.kubelet.behaviours import contracts
 
-EVICTED, OOM_KILLED = "Evicted", "OOMKilled"
+OOM_KILLED = "OOMKilled"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 

@@ -83,25 +83,34 @@ class PodHost:
         """Publish readiness by name, and containers that ended already."""
         self._life.containers_changed(ready=ready, ended=ended)
 
+    def warn(self, reason: str, message: str) -> None:
+        """Have a warning about the pod written as an Event."""
+        self._life.warn(reason, message)
+
 
 def _task(
     truth: Truth, pod: pods.Pod, *, key: str, attempt: int, run: str, gpus: tuple[int, ...]
 ) -> tasks.Task:
     """Return a truth as the physics takes it, held to what the pod's main container asks for."""
-    main = pod.main
     return computations.task(
         truth,
         key=key,
         scope=f"{truth.namespace}/{truth.workflow}",
-        bounds=computations.Bounds(
-            cpu_m=main.requests.cpu_m,
-            cpu_limit_m=main.limit_cpu_m,
-            memory_bytes=main.requests.memory_bytes,
-            memory_limit_bytes=main.limit_memory_bytes,
-        ),
+        bounds=bounds(pod),
         attempt=attempt,
         run=run,
         gpus=gpus,
+    )
+
+
+def bounds(pod: pods.Pod) -> computations.Bounds:
+    """Return what the task of a pod asks for and is held to: its main container's."""
+    main = pod.main
+    return computations.Bounds(
+        cpu_m=main.requests.cpu_m,
+        cpu_limit_m=main.limit_cpu_m,
+        memory_bytes=main.requests.memory_bytes,
+        memory_limit_bytes=main.limit_memory_bytes,
     )
 
 

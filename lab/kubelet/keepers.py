@@ -5,7 +5,7 @@ import contextlib
 import logging
 
 from lab import apis, clocks
-from lab.kubelet import machines, nodes, settings
+from lab.kubelet import events, machines, nodes, settings
 
 logger = logging.getLogger(__name__)
 
@@ -13,9 +13,18 @@ logger = logging.getLogger(__name__)
 class Keeper:
     """Speaks to the API server for all simulated nodes; `port` is that of their kubelet."""
 
-    def __init__(self, api: apis.Api, clock: clocks.SimClock, *, port: int, version: str) -> None:
+    def __init__(
+        self,
+        api: apis.Api,
+        clock: clocks.SimClock,
+        *,
+        events: events.Events,
+        port: int,
+        version: str,
+    ) -> None:
         self._api = api
         self._clock = clock
+        self._events = events
         self._port = port
         self._version = version
 
@@ -59,6 +68,7 @@ class Keeper:
     async def report(self, machine: machines.Machine) -> None:
         """Write the node's status as it is now."""
         machine.status_changed = False
+        self._tell_changes(machine)
         machine.status_written_at = self._clock.wall()
         status = nodes.status(
             machine.place,
@@ -78,3 +88,12 @@ class Keeper:
         except apis.ApiError:
             machine.status_changed = True
             raise
+
+    def _tell_changes(self, machine: machines.Machine) -> None:
+        """Have an Event written for each condition that changed since the last report."""
+        for kind, condition in machine.conditions.items():
+            if machine.told.get(kind, condition.status) != condition.status:
+                reason = f"Node{condition.reason.removeprefix('Kubelet')}"
+                message = f"Node {machine.name} status is now: {reason}"
+                self._events.tell(events.of_node(machine.name, reason, message))
+            machine.told[kind] = condition.status

@@ -1,4 +1,8 @@
-"""All simulated nodes of one lab in one process: watches pods, keeps nodes, obeys faults."""
+"""All simulated nodes of one lab in one process: watches pods, keeps nodes, obeys faults.
+
+Over 400 lines, because it is the one place where what the kubelet hears, does each second, exports
+and obeys comes together.
+"""
 
 import asyncio
 import logging
@@ -13,6 +17,7 @@ from lab.kubelet import (
     controls,
     disturbances,
     endings,
+    events,
     keepers,
     ledgers,
     lifecycles,
@@ -68,7 +73,10 @@ class Kubelet:
         self.computing = computations.Computations(engine, self._clock)
         self.computing.ended |= self._checkpoint.ended
         self.machines = {place.name: self._machine(place) for place in nodes.places(chosen.cluster)}
-        self._keeper = keepers.Keeper(api, self._clock, port=port, version=chosen.version)
+        self._events = events.Events(api)
+        self._keeper = keepers.Keeper(
+            api, self._clock, events=self._events, port=port, version=chosen.version
+        )
         self._services = lifecycles.Services(
             api=api,
             clock=self._clock,
@@ -76,6 +84,7 @@ class Kubelet:
             computing=self.computing,
             ledger=ledger,
             lookup=lookups.Lookup(chosen.home.truths),
+            events=self._events,
             choose=choose,
         )
         self._disturbances = disturbances.Disturbances(
@@ -105,6 +114,7 @@ class Kubelet:
                 group.create_task(self._keeper.keep(machine))
             group.create_task(self._watch())
             group.create_task(self._tick())
+            group.create_task(self._events.run())
 
     async def close(self, *running: asyncio.Task[None]) -> None:
         """Write down where everything stands, and let go of it and of what is `running`."""
@@ -165,6 +175,7 @@ class Kubelet:
             self.known[uid] = known = self._met(item)
         if known.life is not None and not known.life.task.done():
             known.life.update(item)
+            known.pod = known.life.pod
             return
         known.item = pods.slim(item)
         if pods.awaits_kubelet(item) and not known.confirmed:
@@ -261,6 +272,7 @@ class Kubelet:
         while True:
             await asyncio.sleep(settings.SAMPLE_PERIOD_S)
             self._pressures()
+            self._resize()
             busy = any(machine.bound for machine in self.machines.values())
             if busy or self._busy:
                 self._sample()
@@ -304,6 +316,13 @@ class Kubelet:
                 at=self._clock.wall(),
                 why="kubelet has insufficient memory available",
             )
+
+    def _resize(self) -> None:
+        """Look again at pods that their nodes could not give what they ask for."""
+        for known in self.known.values():
+            if known.life is not None and known.life.view.resize is not None:
+                known.life.resize()
+                known.pod = known.life.pod
 
     async def save(self) -> None:
         """Write down where everything stands."""

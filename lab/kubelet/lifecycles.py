@@ -11,21 +11,24 @@ Longer than other files, so that this order stands in one place.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from lab import apis, clocks, truths
 from lab.kubelet import (
     admissions,
+    announcements,
     computations,
     endings,
+    events,
     hosts,
     ledgers,
     lookups,
     machines,
     memories,
     pods,
+    resizes,
     settings,
     statuses,
     writers,
@@ -66,6 +69,7 @@ class Services:
     computing: computations.Computations
     ledger: ledgers.Ledger
     lookup: lookups.Lookup
+    events: events.Events
     choose: Chooser
 
 
@@ -120,9 +124,11 @@ class Lifecycle:
 
     def update(self, item: apis.Object) -> None:
         """Take note of a newer object."""
-        self.item = item
+        before, self.item = self.item, item
         if self._host is not None:
             self._host.pod = item
+        if item["spec"] is not before["spec"]:
+            self._follow_spec()
         if self.deleting:
             self._hurry.set()
             self.stop(endings.Stop.DELETED)
@@ -135,6 +141,26 @@ class Lifecycle:
         if self._stop is None:
             self._stop, self._signal = stop, signal
             self._stopping.set_result(None)
+            self._announce(announcements.of_stop(self.pod, self.view, stop))
+
+    def resize(self) -> None:
+        """Give the pod what its spec asks for by now, if its node has that."""
+        wanted = resizes.resized(self.pod, pods.read(self.item))
+        before, self.view.resize = self.view.resize, None
+        if wanted != self.pod:
+            held_bytes = self._services.computing.held_bytes(self._prefix, node=self.machine.name)
+            self.view.resize = resizes.hindrance(
+                wanted,
+                others=[pod for uid, pod in self.machine.bound.items() if uid != self.pod.uid],
+                allocatable=self.machine.allocatable,
+                held_bytes=held_bytes,
+            )
+            if self.view.resize is None:
+                self._take(wanted)
+                self._services.computing.resize(self._prefix, hosts.bounds(wanted))
+                self._writer.publish()
+        if self.view.resize != before:
+            self._writer.publish()
 
     def containers_changed(
         self, *, ready: dict[str, bool], ended: dict[str, contracts.ContainerEnd]
@@ -147,6 +173,36 @@ class Lifecycle:
                 run.ready = ready[run.name]
         self.memory.ready = {run.name: run.ready for run in self.view.every_run if run.ready}
         self._writer.publish()
+
+    def warn(self, reason: str, message: str) -> None:
+        """Have a warning about the pod written as an Event."""
+        self._announce([events.of_pod(self.pod, reason, message)])
+
+    @property
+    def _prefix(self) -> str:
+        """What the keys of its computations begin with."""
+        return f"{self.pod.uid}/"
+
+    @property
+    def _grace_s(self) -> float:
+        """Wall seconds from SIGTERM to SIGKILL; who deletes a pod may ask for others."""
+        asked = self.item["metadata"].get("deletionGracePeriodSeconds")
+        return self.pod.grace_s if asked is None else float(asked)
+
+    def _follow_spec(self) -> None:
+        """Do as the spec says by now: of a pod that runs its deadline and its resources change."""
+        deadline_s = pods.read(self.item).deadline_s
+        if deadline_s != self.pod.deadline_s:
+            self._take(replace(self.pod, deadline_s=deadline_s))
+            self._watch_deadline()
+        if self.view.phase not in statuses.ENDED:
+            self.resize()
+
+    def _take(self, pod: pods.Pod) -> None:
+        """Let the pod be another: in the node's books and in what a restart remembers."""
+        self.pod = self.memory.pod = pod
+        if pod.uid in self.machine.bound:
+            self.machine.bound[pod.uid] = pod
 
     # The life itself
 
@@ -177,6 +233,9 @@ class Lifecycle:
         machine.gpus[self.pod.uid] = memory.gpus
         memory.address = memory.address or machine.next_address()
         self._watch_deadline()
+        if memory.started_at is not None:
+            # The spec may have changed while there was no kubelet.
+            self._follow_spec()
         if not machine.reachable.is_set() and memory.started_at is not None:
             self.stop(endings.Stop.LOST)
         if self.deleting:
@@ -252,7 +311,7 @@ class Lifecycle:
             raise
         if not task.done():
             task.cancel()
-            _, pending = await asyncio.wait({task}, timeout=self.pod.grace_s)
+            _, pending = await asyncio.wait({task}, timeout=self._grace_s)
             if pending:
                 self._signal = 9
         if task.done() and not task.cancelled():
@@ -367,6 +426,7 @@ class Lifecycle:
         delay_s = min(MOST_BACKOFF_S, BACKOFF_S * 2**memory.failures)
         memory.failures += 1
         self._end_runs(outcome)
+        self._announce(announcements.of_back_off(self.pod, self.view))
         self.view.waiting = "CrashLoopBackOff"
         self._writer.publish()
         memory.restart()
@@ -387,14 +447,25 @@ class Lifecycle:
     async def _refuse(self, refusal: admissions.Refusal) -> None:
         """End a pod that the node does not take."""
         self.view.phase, self.view.reason = statuses.FAILED, refusal.reason
-        self.view.message = refusal.message
+        self.view.message = refusal.status_message
+        self.warn(refusal.reason, refusal.message)
         self._journal("Rejected", exit_code=1)
         await self._writer.flush()
 
     def _end_runs(self, outcome: contracts.Outcome) -> None:
+        peak_bytes = self.memory.used.memory_peak_bytes
+        self._announce(
+            announcements.of_outcome(self.pod, self.view, outcome, peak_bytes=peak_bytes)
+        )
         killed = endings.end_runs(self.view, outcome, at=self._clock.wall())
         self.oom_kills += killed
         self.machine.meter.oom_kills += killed
+
+    def _announce(self, told: Iterable[events.Event]) -> None:
+        """Have Events written, if the node can speak."""
+        if self.machine.reachable.is_set():
+            for event in told:
+                self._services.events.tell(event)
 
     def _stop_runs(self, end: contracts.ContainerEnd) -> None:
         for run in self.view.every_run:
@@ -407,7 +478,7 @@ class Lifecycle:
         self.view.phase, self.view.address = outcome.phase, self.memory.address
         self.view.reason, self.view.message = outcome.reason, outcome.message
         self.ended_s = self._clock.now_s()
-        if outcome.reason == endings.EVICTED:
+        if outcome.reason == statuses.EVICTED:
             self.machine.pressed_until_s = self.ended_s + machines.MEMORY_PRESSURE_S
 
     async def _freed(self) -> None:
@@ -436,7 +507,14 @@ class Lifecycle:
         if self.view.phase == statuses.FAILED and not self.memory.address:
             return statuses.rejected(self.view, before=before)
         address = self.machine.place.address
-        return statuses.status(self.pod, self.view, host_address=address, at=at, before=before)
+        return statuses.status(
+            self.pod,
+            self.view,
+            host_address=address,
+            at=at,
+            before=before,
+            generation=self.item["metadata"].get("generation", 0),
+        )
 
     def _publish_if_slow(self) -> None:
         """Publish that containers are being made, if that takes long enough to be seen."""
@@ -449,6 +527,8 @@ class Lifecycle:
             self._slow = None
 
     def _watch_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
         if self.pod.deadline_s is not None:
             left_s = self.pod.deadline_s
             if not self.pod.on_wall_clock:

@@ -38,6 +38,9 @@ class Machine:
     status_changed: bool = True
     """Whether the node status holds something that was not written yet."""
 
+    told: dict[str, bool] = field(default_factory=dict)
+    """Conditions as they were last reported."""
+
     @property
     def name(self) -> str:
         """The node's name."""

@@ -1,7 +1,7 @@
 """What the kubelet reads from a pod object, as frozen values: one look at the JSON per pod."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from lab import apis
 from tiphys.models.domain import quantities
@@ -57,6 +57,8 @@ class Container:
     requests: Resources = NONE
     limit_cpu_m: int | None = None
     limit_memory_bytes: int | None = None
+    resources: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Requests and limits as they are written."""
     sidecar: bool = False
     """An init container that goes on running (restartPolicy Always)."""
     probe_s: float | None = None
@@ -65,7 +67,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """The parts of a pod that never change while it runs."""
+    """The parts of a pod that a kubelet works with; few of them change while it runs."""
 
     uid: str
     namespace: str
@@ -88,6 +90,7 @@ class Pod:
     owner_kind: str
     owner_name: str
     priority_class: str
+    qos: str = "Burstable"
 
     @property
     def main(self) -> Container:
@@ -118,7 +121,8 @@ def read(item: apis.Object) -> Pod:
         node=spec["nodeName"],
         containers=containers,
         init_containers=init_containers,
-        requests=requested(containers, init_containers) + _amounts(spec.get("overhead")),
+        requests=_whole(requested(containers, init_containers), spec.get("resources"))
+        + _amounts(spec.get("overhead")),
         restart_policy=spec.get("restartPolicy", "Always"),
         grace_s=spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_S),
         deadline_s=spec.get("activeDeadlineSeconds"),
@@ -130,6 +134,7 @@ def read(item: apis.Object) -> Pod:
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         priority_class=spec.get("priorityClassName", ""),
+        qos=item["status"].get("qosClass", "Burstable"),
     )
 
 
@@ -169,15 +174,27 @@ def requested(
     return staying.most(first)
 
 
+def _whole(summed: Resources, raw: apis.Object | None) -> Resources:
+    """Return what a pod requests: of CPU and memory what it says as a whole, where it does."""
+    said = (raw or {}).get("requests") or {}
+    return replace(
+        summed,
+        cpu_m=_cpu_m(said["cpu"]) if "cpu" in said else summed.cpu_m,
+        memory_bytes=_bytes(said["memory"]) if "memory" in said else summed.memory_bytes,
+    )
+
+
 def _container(raw: apis.Object) -> Container:
     resources = raw.get("resources") or {}
     limits = resources.get("limits") or {}
+    shown = {key: resources[key] for key in ("requests", "limits") if resources.get(key)}
     return Container(
         name=raw["name"],
         image=raw.get("image", ""),
         requests=_amounts(resources.get("requests")),
         limit_cpu_m=_cpu_m(limits["cpu"]) if "cpu" in limits else None,
         limit_memory_bytes=_bytes(limits["memory"]) if "memory" in limits else None,
+        resources=shown,
         sidecar=raw.get("restartPolicy") == "Always",
         probe_s=_probe_s(raw.get("readinessProbe")),
     )

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab import apis
-from lab.kubelet import nodes, pods
+from lab.kubelet import nodes, pods, resizes
 from lab.kubelet.behaviours import contracts
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 ENDED = frozenset({SUCCEEDED, FAILED})
+EVICTED = "Evicted"
 
 KILLED = contracts.ContainerEnd(exit_code=137, reason="Error")
 UNKNOWN = contracts.ContainerEnd(
@@ -83,6 +84,8 @@ class View:
     """Wall time; the pod's startTime."""
     address: str = ""
     waiting: str = "ContainerCreating"
+    resize: resizes.Hindrance | None = None
+    """Why the pod does not have what its spec asks for by now."""
     init_runs: list[Run]
     runs: list[Run]
 
@@ -139,24 +142,40 @@ def _seconds(timestamp: str | None) -> float | None:
 
 
 def status(
-    pod: pods.Pod, now: View, *, host_address: str, at: float, before: apis.Object
+    pod: pods.Pod,
+    now: View,
+    *,
+    host_address: str,
+    at: float,
+    before: apis.Object,
+    generation: int = 0,
 ) -> apis.Object:
-    """Return the status to be written; conditions of others in `before` are kept as they are."""
+    """Return the status to be written; conditions of others in `before` are kept as they are.
+
+    `generation` is that of the spec that it is about; 0 where the API server counts none.
+    """
     initialized = all(run.end is not None or run.sidecar for run in now.init_runs)
     result: apis.Object = {
         "phase": now.phase,
         "startTime": nodes.timestamp(now.seen_at),
         "hostIP": host_address,
         "hostIPs": [{"ip": host_address}],
-        "conditions": _conditions(now, initialized=initialized, at=at, before=before),
+        "conditions": _conditions(
+            now, initialized=initialized, at=at, before=before, generation=generation
+        ),
         "containerStatuses": [
-            _container(pod, run, waiting=now.waiting if initialized else "PodInitializing")
-            for run in now.runs
+            _container(
+                pod, container, run, waiting=now.waiting if initialized else "PodInitializing"
+            )
+            for container, run in zip(pod.containers, now.runs, strict=True)
         ],
     }
+    if generation:
+        result["observedGeneration"] = generation
     if now.init_runs:
         result["initContainerStatuses"] = [
-            _container(pod, run, waiting=now.waiting) for run in now.init_runs
+            _container(pod, container, run, waiting=now.waiting)
+            for container, run in zip(pod.init_containers, now.init_runs, strict=True)
         ]
     if now.address:
         result["podIP"] = now.address
@@ -179,7 +198,7 @@ def rejected(now: View, *, before: apis.Object) -> apis.Object:
     }
 
 
-def _container(pod: pods.Pod, run: Run, *, waiting: str) -> apis.Object:
+def _container(pod: pods.Pod, container: pods.Container, run: Run, *, waiting: str) -> apis.Object:
     known = run.started_at is not None
     result: apis.Object = {
         "name": run.name,
@@ -195,11 +214,15 @@ def _container(pod: pods.Pod, run: Run, *, waiting: str) -> apis.Object:
         result["containerID"] = f"simulated://{digest}"
     if run.last:
         result["lastState"] = run.last
+    if run.running and container.resources:
+        result["resources"] = container.resources
+        if requests := container.resources.get("requests"):
+            result["allocatedResources"] = requests
     return result
 
 
 def _conditions(
-    now: View, *, initialized: bool, at: float, before: apis.Object
+    now: View, *, initialized: bool, at: float, before: apis.Object, generation: int
 ) -> list[apis.Object]:
     """Return all conditions: those of the kubelet as they are now, those of others unchanged."""
     ended = {SUCCEEDED: "PodCompleted", FAILED: "PodFailed"}.get(now.phase, "")
@@ -226,14 +249,26 @@ def _conditions(
         "Ready": (everybody_ready, ready),
         "ContainersReady": (everybody_ready, ready),
     }
+    if now.reason == EVICTED:
+        told = {"reason": "TerminationByKubelet", "message": now.message}
+        ours["DisruptionTarget"] = (True, told)
+    if now.resize is not None:
+        told = {"reason": now.resize.reason, "message": now.resize.message}
+        ours[now.resize.kind] = (True, told)
     earlier = {item["type"]: item for item in before.get("conditions") or ()}
-    result = [item for kind, item in earlier.items() if kind not in ours]
+    result = [
+        item
+        for kind, item in earlier.items()
+        if kind not in ours and kind not in resizes.CONDITIONS
+    ]
     for kind, (holds, words) in ours.items():
         status = "True" if holds else "False"
         known = earlier.get(kind, {})
         since = nodes.timestamp(at)
         if known.get("status") == status and known.get("lastTransitionTime"):
             since = known["lastTransitionTime"]
-        item = {"type": kind, "status": status, "lastTransitionTime": since}
+        item: apis.Object = {"type": kind, "status": status, "lastTransitionTime": since}
+        if generation:
+            item["observedGeneration"] = generation
         result.append(item | {key: text for key, text in words.items() if text})
     return result

@@ -55,11 +55,21 @@ def event(line: bytes) -> tuple[str, apis.Object]:
 
 
 def complete(item: apis.Object, *, before: apis.Object | None) -> None:
-    """Give a pod its spec: the one of its object `before` where there is one, else decode it.
+    """Give a pod its spec: the one of its object `before` while that holds, else decode it.
 
-    What a kubelet looks at in a spec does not change while the pod is there, and of a pod that is
-    over it looks at nothing more.
+    A spec changes with the pod's generation only (requests by a resize, the deadline), and of a
+    pod that is over nobody looks at it any more.
     """
     spec = item["spec"]
-    if isinstance(spec, msgspec.Raw):
-        item["spec"] = msgspec.json.decode(spec) if before is None else before.get("spec", {})
+    if not isinstance(spec, msgspec.Raw):
+        return
+    if before is not None and "spec" not in before:
+        item["spec"] = {}
+    elif before is not None and _generation(before) == _generation(item):
+        item["spec"] = before["spec"]
+    else:
+        item["spec"] = msgspec.json.decode(spec)
+
+
+def _generation(item: apis.Object) -> int:
+    return int(item["metadata"].get("generation", 0))

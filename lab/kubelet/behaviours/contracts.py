@@ -61,6 +61,10 @@ class Host(Protocol):
         """Write an interim container status: readiness by name, containers that ended already."""
         ...
 
+    def warn(self, reason: str, message: str) -> None:
+        """Have a warning about the pod written as an Event of the kubelet."""
+        ...
+
 
 class Behaviour(Protocol):
     """What one pod does; made by `behaviours.chooser.choose(host, truth)`."""

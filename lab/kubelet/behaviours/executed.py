@@ -141,9 +141,8 @@ class Executed:
                 break
             except environments.MissingReferenceError as error:
                 if not waiting:
-                    logger.warning(
-                        "pod %s/%s waits: MountVolume failed: %s", namespace, name, error
-                    )
+                    logger.warning("pod %s/%s waits: %s", namespace, name, error)
+                    self._host.warn("FailedMount", str(error))
                 waiting = True
                 await asyncio.sleep(WAIT_FOR_REFERENCE_S)
         scratch = self._ground.pod_folder(self._pod) / "scratch"
@@ -218,6 +217,7 @@ class Executed:
         try:
             plan = await self._plan(container)
         except environments.MissingReferenceError as error:
+            self._host.warn("Failed", f"Error: {error}")
             return Ended(_end(computed.EXECUTOR_FAILED, f"CreateContainerConfigError: {error}"))
         if not plan.command:
             # An image that nobody knows: it runs until it is told to end.

@@ -44,7 +44,11 @@ class Volumes:
         """Make or fill every volume; raises `MissingReferenceError` like a kubelet that waits."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for volume in self._pod["spec"].get("volumes") or []:
-            self._sources[volume["name"]] = await self._made(volume)
+            try:
+                self._sources[volume["name"]] = await self._made(volume)
+            except environments.MissingReferenceError as error:
+                message = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}'
+                raise environments.MissingReferenceError(message) from error
 
     def folder(self, name: str) -> Path:
         """Return the folder of a volume."""

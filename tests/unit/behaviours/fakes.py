@@ -84,6 +84,7 @@ class FakeHost:
         self.pod = pod
         self.address = "10.128.0.2"
         self.changes: list[tuple[dict[str, bool], dict[str, contracts.ContainerEnd]]] = []
+        self.warnings: list[tuple[str, str]] = []
         self._outcome = outcome or contracts.Outcome(phase="Succeeded")
 
     async def compute(self, truth: Truth) -> contracts.Outcome:
@@ -96,6 +97,9 @@ class FakeHost:
         self, *, ready: dict[str, bool], ended: dict[str, contracts.ContainerEnd]
     ) -> None:
         self.changes.append((ready, ended))
+
+    def warn(self, reason: str, message: str) -> None:
+        self.warnings.append((reason, message))
 
 
 ARCHIVE = {"s3": {"endpoint": "e", "bucket": "b", "key": "wf/pod"}}

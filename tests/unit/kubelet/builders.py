@@ -13,6 +13,7 @@ import msgspec
 from lab import apis, catalogs, clocks, homes, journals, truths
 from lab.kubelet import (
     computations,
+    events,
     kubelets,
     ledgers,
     lifecycles,
@@ -181,6 +182,15 @@ class FakeApi:
         return [status["phase"] for status in self.statuses if "phase" in status]
 
     @property
+    def told(self) -> list[tuple[str, str, str]]:
+        """The events that were written, in order: (type, reason, message)."""
+        return [
+            (body["type"], body["reason"], body["message"])
+            for verb, path, body in self.written
+            if verb == "POST" and path.endswith("/events")
+        ]
+
+    @property
     def deletions(self) -> list[str]:
         """The paths that were deleted."""
         return [path for verb, path, _ in self.written if verb == "DELETE"]
@@ -269,6 +279,7 @@ async def a_world(
         computations.cluster(cluster), at_s=clock.now_s(), noisy=False
     )
     api, made = FakeApi(), list[contracts.Behaviour]()
+    telling = events.Events(cast(apis.Api, api))
 
     def choose(host: contracts.Host, truth: truths.Truth | None) -> contracts.Behaviour:
         made.append(behaviour(host, truth))
@@ -276,6 +287,7 @@ async def a_world(
 
     with ledgers.Ledger(home.journal, clock) as ledger:
         computing = computations.Computations(engine, clock)
+        writing = asyncio.create_task(telling.run())
         yield World(
             api=api,
             services=lifecycles.Services(
@@ -285,6 +297,7 @@ async def a_world(
                 computing=computing,
                 ledger=ledger,
                 lookup=lookups.Lookup(home.truths),
+                events=telling,
                 choose=choose,
             ),
             machines={
@@ -294,6 +307,7 @@ async def a_world(
             journal=home.journal,
             behaviours=made,
         )
+        writing.cancel()
         computing.close()
 
 

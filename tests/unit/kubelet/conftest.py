@@ -8,7 +8,14 @@ import pytest
 from tests.unit.kubelet import virtual_times
 
 VIRTUAL = frozenset(
-    {"test_computations.py", "test_kubelets.py", "test_lifecycles.py", "test_writers.py"}
+    {
+        "test_computations.py",
+        "test_events.py",
+        "test_kubelets.py",
+        "test_lifecycles.py",
+        "test_resizes.py",
+        "test_writers.py",
+    }
 )
 
 

@@ -46,6 +46,14 @@ def test_overhead_is_added() -> None:
     assert (1250, 64 * 2**20) == (pod.requests.cpu_m, pod.requests.memory_bytes)
 
 
+def test_what_a_pod_asks_for_as_a_whole_counts_before_its_containers() -> None:
+    """CPU of the pod's own resources, memory of its containers, which say more."""
+    pod = pods.read(
+        a_pod(containers=[a_container(**asking("1", "1Gi"))], resources={"requests": {"cpu": "3"}})
+    )
+    assert (3000, 2**30) == (pod.requests.cpu_m, pod.requests.memory_bytes)
+
+
 def test_gpus_are_read_from_requests() -> None:
     """Two of NVIDIA's GPUs."""
     resources = {"requests": {"nvidia.com/gpu": "2"}, "limits": {"nvidia.com/gpu": "2"}}

@@ -29,6 +29,20 @@ def test_a_known_pod_keeps_its_spec() -> None:
     assert "deletionTimestamp" in item["metadata"]
 
 
+def test_a_spec_of_another_generation_is_decoded() -> None:
+    """A resize or a new deadline is seen; the object before stays as it was."""
+    pod = builders.a_pod(metadata={"generation": 1})
+    after = {
+        **pod,
+        "metadata": {**pod["metadata"], "generation": 2},
+        "spec": {**pod["spec"], "activeDeadlineSeconds": 5},
+    }
+    _, item = tidings.event(line("MODIFIED", after))
+    tidings.complete(item, before=pod)
+    assert after["spec"] == item["spec"]
+    assert "activeDeadlineSeconds" not in pod["spec"]
+
+
 def test_a_pod_that_is_over_needs_no_spec() -> None:
     """What is remembered of it has none."""
     _, item = tidings.event(line("MODIFIED", builders.a_pod()))
