@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from lab import errors, homes
+from lab import errors, homes, records
 from lab.cli import options, turns
 from lab.controlplane import states
 from lab.corpus import drivers, examples, expectations, pages, runs
@@ -63,7 +63,8 @@ def corpus(
     if not names:
         click.echo(f"figures in {_write(report)}")
     if write is not None:
-        write.write_text(pages.render(known, simulated=known.simulated(found)))
+        page = pages.render(known, simulated=known.simulated(found))
+        records.write_whole(write, page.encode())
     if report.missed:
         missed = ", ".join(result.name for result in report.missed)
         raise errors.RunError(f"{len(report.missed)} examples missed their end: {missed}")

@@ -39,7 +39,7 @@ def render(arms: Sequence[measurements.Measurement], *, note: str = "") -> str:
             f" on the {first.cluster} cluster"
         ),
         facts=[
-            " and ".join(f"{arm.arm} scheduler" for arm in arms),
+            f"scheduling: {' and '.join(arm.arm for arm in arms)}",
             f"{_counted(len(first.nodes), 'node')},"
             f" {sum(node.cores for node in first.nodes):g} cores",
             f"offered CPU work {first.overload:.2f} times what the cluster can do",
