@@ -17,8 +17,8 @@ class MissingError(ValueError):
 class Sources(Protocol):
     """Where ConfigMaps and Secrets are read."""
 
-    def config_map(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
-        """Return the keys of a ConfigMap, or None if there is none."""
+    def config_map(self, namespace: str, name: str, *, binary: bool) -> Mapping[str, bytes] | None:
+        """Return the keys of a ConfigMap, with `binaryData` if asked to; None: there is none."""
         ...
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
@@ -45,7 +45,7 @@ def resolve(
         for kind in ("configMapRef", "secretRef"):
             if reference := entry.get(kind):
                 content = read(namespace, kind.removesuffix("Ref"), reference, sources=sources)
-                found |= {prefix + key: text.decode() for key, text in content.items()}
+                found |= {prefix + key: _text(content, key) for key in content}
     for variable in container.get("env") or ():
         value = _value(pod, container, variable, found, sources=sources, place=place)
         if value is not None:
@@ -64,11 +64,17 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def read(
-    namespace: str, kind: str, reference: apis.Object, *, sources: Sources
+    namespace: str, kind: str, reference: apis.Object, *, sources: Sources, binary: bool = False
 ) -> Mapping[str, bytes]:
-    """Return what a reference (`name`, `optional`) to a `configMap` or `secret` holds."""
+    """Return what a reference (`name`, `optional`) to a `configMap` or `secret` holds.
+
+    `binary`: with `binaryData`, which files show and variables never do.
+    """
     name = str(reference.get("name") or reference.get("secretName") or "")
-    content = (sources.config_map if kind == "configMap" else sources.secret)(namespace, name)
+    if kind == "configMap":
+        content = sources.config_map(namespace, name, binary=binary)
+    else:
+        content = sources.secret(namespace, name)
     if content is None:
         if reference.get("optional"):
             return {}
@@ -98,7 +104,7 @@ def _value(
             namespace = str(pod["metadata"]["namespace"])
             content = read(namespace, kind, reference, sources=sources)
             if reference["key"] in content:
-                return content[reference["key"]].decode()
+                return _text(content, reference["key"])
             if reference.get("optional"):
                 return None
             raise MissingError(f"{kind} {reference['name']!r} has no key {reference['key']!r}")
@@ -106,3 +112,13 @@ def _value(
         f"variable {variable['name']!r} takes its value from {', '.join(origin)}, "
         "which this node does not know"
     )
+
+
+def _text(content: Mapping[str, bytes], key: str) -> str:
+    """Return one key as the text of a variable; raises `fields.UnknownError` where it is none."""
+    try:
+        return content[key].decode()
+    except UnicodeDecodeError as error:
+        raise fields.UnknownError(
+            f"key {key!r} is not UTF-8 text, so no variable can hold it: mount it as a file"
+        ) from error

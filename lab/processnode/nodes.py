@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import os
 import platform
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
@@ -27,6 +27,9 @@ CAPACITY: Mapping[str, str] = {
 }
 """More than the machine has, on purpose: requests of a chart are sized for a cluster, and nothing
 here is limited by them."""
+
+BOOT_ID = str(uuid.uuid4())
+"""What this life of the node is called: containers of an earlier one have ended, as at a reboot."""
 
 HEALTHY = {
     "MemoryPressure": "KubeletHasSufficientMemory",
@@ -98,7 +101,7 @@ def status(
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             "architecture": _architecture(),
-            "bootID": _boot_id(),
+            "bootID": BOOT_ID,
             "containerRuntimeVersion": "process://1",
             "kernelVersion": platform.release(),
             "kubeProxyVersion": "",
@@ -213,7 +216,3 @@ class Node:
 
 def _architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-
-
-def _boot_id() -> str:
-    return f"{os.getpid()}-{int(time.time())}"

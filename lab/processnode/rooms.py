@@ -188,13 +188,21 @@ class Room:
         self.ground.sources.release(self.pod["metadata"]["namespace"])
 
     async def _refresh(self) -> None:
-        await self._tokens.renew(self.pod, self._volumes.token_projections)
-        self._volumes.write(
-            self.pod,
-            sources=self.ground.sources,
-            place=self.place,
-            tokens=self._tokens.current,
-        )
+        refused: apis.ApiError | None = None
+        try:
+            await self._tokens.renew(self.pod, self._volumes.token_projections)
+        except apis.ApiError as error:
+            refused = error  # what else changed is shown first
+        try:
+            self._volumes.write(
+                self.pod,
+                sources=self.ground.sources,
+                place=self.place,
+                tokens=self._tokens.current,
+            )
+        finally:
+            if refused is not None:
+                raise refused  # not that there is no token, but why
 
     async def _sleep(self, limit_s: float | None) -> None:
         try:

@@ -37,13 +37,13 @@ class Sources:
             for task in self._tasks.pop(namespace):
                 task.cancel()
 
-    def config_map(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
-        """Return the keys of a ConfigMap, or None if there is none."""
+    def config_map(self, namespace: str, name: str, *, binary: bool) -> Mapping[str, bytes] | None:
+        """Return the keys of a ConfigMap, with `binaryData` if asked to; None: there is none."""
         item = self._caches["configmaps", namespace].items.get(f"{namespace}/{name}")
         if item is None:
             return None
         plain = {key: text.encode() for key, text in (item.get("data") or {}).items()}
-        return plain | _decoded(item.get("binaryData"))
+        return plain | _decoded(item.get("binaryData")) if binary else plain
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
         """Return the keys of a Secret, or None if there is none."""

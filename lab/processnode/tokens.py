@@ -48,10 +48,11 @@ class Tokens:
         return min((held.renew_at for held in self._held.values()), default=None)
 
     async def renew(self, pod: apis.Object, projections: list[apis.Object]) -> None:
-        """Ask for every token that is absent or due; raises `ApiError` for the first refused.
+        """Ask for every token that is absent or due; then raises the first `ApiError`, if any.
 
         One that could not be renewed is kept, as it may hold for a while, and tried again soon.
         """
+        refusals = []
         for projection in projections:
             key = _key(projection)
             held = self._held.get(key)
@@ -59,10 +60,12 @@ class Tokens:
                 continue
             try:
                 self._held[key] = await self._issue(pod, key)
-            except apis.ApiError:
+            except apis.ApiError as error:
                 if held is not None:
                     self._held[key] = Held(text=held.text, renew_at=self._wall() + RETRY_S)
-                raise
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
 
     async def _issue(self, pod: apis.Object, key: Key) -> Held:
         audience, life_s = key

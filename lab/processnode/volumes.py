@@ -78,7 +78,8 @@ def _part(
             item["path"]: (_downward(pod, item, place=place).encode(), item.get("mode") or mode)
             for item in part.get("items") or ()
         }
-    held = environments.read(str(pod["metadata"]["namespace"]), kind, part, sources=sources)
+    namespace = str(pod["metadata"]["namespace"])
+    held = environments.read(namespace, kind, part, sources=sources, binary=True)
     items = part.get("items")
     if not items:
         return {key: (text, mode) for key, text in held.items()}
@@ -129,26 +130,47 @@ class Volumes:
     ) -> list[str]:
         """Make or update every volume; returns the names of those that changed.
 
-        Raises as `content` does, and `RefusedError`; volumes before the failed one are written.
+        Raises as `content` does, and `RefusedError`, for the first volume that could not be made;
+        the others are made all the same: a token must not wait for a ConfigMap that is gone.
         """
-        changed = []
+
+        def read(volume: apis.Object) -> payloads.Payload | None:
+            return content(pod, volume, sources=sources, place=place, tokens=tokens)
+
+        changed, problems = [], list[ValueError]()
         for name, volume in self._volumes.items():
-            if "hostPath" in volume:
-                self._host_path(volume)
-                continue
-            folder = self._folder / name
-            if not folder.exists():
-                folder.mkdir(parents=True)
-                folder.chmod(0o777 if "emptyDir" in volume else 0o755)
-            payload = content(pod, volume, sources=sources, place=place, tokens=tokens)
-            if payload is not None and payload != self._shown.get(name):
-                try:
-                    payloads.write(folder, payload)
-                except ValueError as error:
-                    raise RefusedError(f"volume {name!r}: {error}") from error
-                self._shown[name] = payload
-                changed.append(name)
+            try:
+                if self._write_one(name, volume, read):
+                    changed.append(name)
+            except (environments.MissingError, fields.UnknownError, RefusedError) as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
         return changed
+
+    def _write_one(
+        self,
+        name: str,
+        volume: apis.Object,
+        read: Callable[[apis.Object], payloads.Payload | None],
+    ) -> bool:
+        """Make or update one volume; returns whether it changed."""
+        if "hostPath" in volume:
+            self._host_path(volume)
+            return False
+        folder = self._folder / name
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            folder.chmod(0o777 if "emptyDir" in volume else 0o755)
+        payload = read(volume)
+        if payload is None or payload == self._shown.get(name):
+            return False
+        try:
+            payloads.write(folder, payload)
+        except ValueError as error:
+            raise RefusedError(f"volume {name!r}: {error}") from error
+        self._shown[name] = payload
+        return True
 
     def mounts(self, container: apis.Object, environment: Mapping[str, str]) -> list[Mount]:
         """Return what to lay over a container's files; raises `RefusedError` or `MissingError`."""

@@ -37,8 +37,13 @@ class Sources:
     def __init__(self, **held: Mapping[str, bytes]) -> None:
         self.held = held
 
-    def config_map(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    def config_map(self, namespace: str, name: str, *, binary: bool) -> Mapping[str, bytes] | None:
+        """Return what the test gave under this name; of bytes that are no text, if asked to."""
+        held = self.secret(namespace, name)
+        if held is None or binary:
+            return held
+        return {key: text for key, text in held.items() if text.isascii()}
+
+    def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
         """Return what the test gave under this name."""
         return self.held.get(name) if namespace == "demo" else None
-
-    secret = config_map

@@ -84,3 +84,32 @@ def test_a_source_of_an_unknown_kind_is_refused():
     container = a.a_container(env=[{"name": "X", "valueFrom": {"fileKeyRef": {}}}])
     with pytest.raises(fields.UnknownError, match="fileKeyRef"):
         resolved(container)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"envFrom": [{"secretRef": {"name": "conf"}}]},
+        {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "conf", "key": "a"}}}]},
+    ],
+)
+def test_a_variable_of_bytes_that_are_no_text_is_refused(variables):
+    """Which a person has to change; the container waits for it, the pod does not fail."""
+    with pytest.raises(fields.UnknownError, match="'a' is not UTF-8 text"):
+        environments.resolve(
+            a.a_pod(),
+            a.a_container(**variables),
+            base={},
+            sources=a.Sources(conf={"a": b"\xff\xfe"}),
+            place=a.PLACE,
+        )
+
+
+def test_binary_data_of_a_config_map_is_for_files_alone():
+    """As with kubelets: no variable of it, and a key of it is absent."""
+    container = a.a_container(envFrom=[{"configMapRef": {"name": "conf"}}])
+    assert {"b": "text"} == resolved(container, conf={"a": b"\xff", "b": b"text"})
+
+    reference = {"configMapKeyRef": {"name": "conf", "key": "a"}}
+    with pytest.raises(environments.MissingError, match="has no key 'a'"):
+        resolved(a.a_container(env=[{"name": "A", "valueFrom": reference}]), conf={"a": b"\xff"})

@@ -3,6 +3,7 @@
 import pytest
 
 from lab.processnode import actions, probes
+from tests.unit.processnode import builders as a
 
 PROBE = {"periodSeconds": 0, "successThreshold": 2, "failureThreshold": 3}
 
@@ -45,3 +46,22 @@ async def test_readiness_tells_each_verdict():
             report=lambda *_: None,
         )
     assert [True, False] == told
+
+
+@pytest.mark.parametrize("scheme", ["HTTP", "HTTPS"])
+async def test_where_nobody_listens_each_look_says_the_same(scheme):
+    """So that a hundred of them are one Event that counts up."""
+    subject = actions.Subject(
+        container=a.a_container(),
+        pod_ip="127.0.0.1",
+        environment={},
+        folder="/",
+        pid=1,
+        isolation="none",
+    )
+    probe = {"httpGet": {"port": 1, "scheme": scheme}}
+
+    said = {(await actions.perform(probe, subject, limit_s=5)).message for _ in range(3)}
+
+    url = f"{scheme.lower()}://127.0.0.1:1/"
+    assert {f"GET {url}: Connect call failed ('127.0.0.1', 1)"} == said

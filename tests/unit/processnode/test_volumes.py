@@ -107,6 +107,18 @@ def the_volumes(tmp_path, *listed):
     return found
 
 
+def test_a_volume_that_cannot_be_made_keeps_no_other_from_its_changes(tmp_path):
+    """A pod whose ConfigMap was deleted needs its next token all the same, which comes after it."""
+    token = {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
+    pod = a.a_pod(volumes=[{"name": "conf", "configMap": {"name": "gone"}}, token])
+    found = volumes.Volumes(pod, folder=tmp_path / "volumes", host_root=tmp_path)
+
+    for text in ("first", "second"):
+        with pytest.raises(environments.MissingError, match="'gone' not found"):
+            found.write(pod, sources=a.Sources(), place=a.PLACE, tokens=lambda _, text=text: text)
+        assert text == (tmp_path / "volumes" / "token" / "t").read_text()
+
+
 def test_mounts_show_folders_or_parts_of_them(tmp_path):
     """ConfigMaps read-only whatever the mount says; a subPath of a folder is made."""
     found = the_volumes(
