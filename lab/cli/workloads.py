@@ -22,6 +22,8 @@ EXPLAINED = "\b\nMixes:\n" + "\n".join(
     f"  {mix.name:<10} {mix.about}" for mix in mixes.MIXES.values()
 )
 """The mixes, for the end of the help of commands that take one."""
+WIDTH = 160
+"""Columns of a table of workflows; a narrower terminal folds its lines, not its cells."""
 
 
 def options(command: Command) -> Command:
@@ -125,12 +127,11 @@ def show(mix: str, cluster: str | None, **chosen: Any) -> None:
     """Print what a workload consists of."""
     described = catalogs.load(cluster or mixes.find(mix).cluster)
     made = generated(mix, cluster=described, tag=f"s{chosen['seed']}", **chosen)
-    console = Console()
     if made.sample:
-        console.print(f"[yellow]{packs.SAMPLE_NOTE}[/yellow]")
-    console.print(_table(made))
+        click.secho(packs.SAMPLE_NOTE, fg="yellow")
+    Console(width=WIDTH, soft_wrap=True).print(_table(made))
     whole = sum((part for _, part in summaries.by_workflow(made)), start=summaries.Summary())
-    console.print(
+    click.echo(
         f"{len(made.workflows)} workflows, {whole.pods} pods, {whole.used_core_s:,.0f} core-s of "
         f"work over a window of {made.window_s:,.0f} s; on {described.name}: load "
         f"{summaries.offered_load(made, described):.2f} by use, "
@@ -194,17 +195,17 @@ def fit_ratios(write: bool, data: Path | None) -> None:
 
 def _table(made: plans.Workload) -> Table:
     table = Table(box=None, header_style="bold")
-    for name in ("workflow", "namespace", "source"):
-        table.add_column(name, overflow="fold")
-    for name in ("arrives s", "pods", "depth", "path s", "work core-s", "CPU req/used"):
+    for name in ("workflow", "namespace"):
+        table.add_column(name, no_wrap=True)
+    for name in ("arrives\ns", "pods", "depth", "path\ns", "work\ncore-s", "CPU\nreq/used"):
         table.add_column(name, justify="right")
-    table.add_column("memory req/used", justify="right")
-    table.add_column("too small", justify="right")
+    table.add_column("memory\nreq/used", justify="right")
+    table.add_column("too\nsmall", justify="right")
+    table.add_column("source", no_wrap=True)
     for plan, part in summaries.by_workflow(made):
         table.add_row(
             plan.name,
             plan.namespace,
-            plan.source,
             f"{plan.arrival_s:.0f}",
             str(part.pods),
             str(plan.depth),
@@ -213,5 +214,6 @@ def _table(made: plans.Workload) -> Table:
             f"{part.requested_over_used_cpu:.1f}",
             f"{part.requested_over_used_memory:.1f}",
             str(part.too_small or ""),
+            plan.source,
         )
     return table

@@ -94,6 +94,8 @@ class Mix:
     """The shipped cluster that it is meant for."""
     may_fail: bool = False
     """Whether workflows that fail are part of the case."""
+    own: bool = False
+    """Whether it is wholly of our own making, the same with any data pack and without one."""
 
 
 def genomics(wish: Wish) -> list[drafts.Draft]:
@@ -201,6 +203,7 @@ MIXES = {
             draft=exome,
             cluster="genomics",
             may_fail=True,
+            own=True,
         ),
         Mix(
             name="uniform",
@@ -208,6 +211,7 @@ MIXES = {
             draft=uniform,
             arrivals="at-once",
             cluster="uniform",
+            own=True,
         ),
     )
 }
@@ -265,7 +269,7 @@ def generate(
         truths=tuple(truths),
         window_s=window_s,
         held_out=wish.held_out,
-        sample=wish.pack.sample,
+        sample=wish.pack.sample and not mix.own,
     )
 
 

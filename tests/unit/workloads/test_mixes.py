@@ -200,6 +200,18 @@ def test_requests_exceed_use_as_measured(name: str) -> None:
     assert whole.requested_over_used_memory >= 4.0
 
 
+@pytest.mark.parametrize("name", mixes.MIXES)
+def test_only_what_rests_on_the_sample_says_so(name: str, tmp_path: Path) -> None:
+    """`exome` and `uniform` read no pack: they are the same on an empty one, and as good."""
+    own = name in ("exome", "uniform")
+    assert made(name).sample != own
+    if own:
+        wish = mixes.Wish(workflows=8, seed=1, pack=packs.Pack(root=tmp_path))
+        cluster = catalogs.load(mixes.find(name).cluster)
+        again = mixes.generate(mixes.find(name), wish, tag="s1", cluster=cluster, overload=1.5)
+        assert mixes.plans_sha256(made(name)) == mixes.plans_sha256(again)
+
+
 def test_exome_is_the_case() -> None:
     """The four programs in their order, with the figures that the case names."""
     workload = made("exome", workflows=1)
