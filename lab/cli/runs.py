@@ -153,7 +153,7 @@ def killed(home: homes.Home) -> list[str]:
 
 def free_tag(home: homes.Home, seed: int) -> str:
     """Return `sSEED`, or with a letter where runs of this lab have used it already."""
-    used = {name.rpartition("-")[2] for name in runs.names(home)}
+    used = {name.partition("-")[2] for name in runs.names(home)}
     candidates = [f"s{seed}", *(f"s{seed}{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")]
     for tag in candidates:
         if tag not in used:

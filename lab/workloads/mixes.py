@@ -5,6 +5,7 @@ byte for byte. Times are simulated seconds.
 """
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from lab.workloads import (
 from lab.workloads.readers import alibaba, cws, openb, pegasus, tpch, wfinstances, wta
 
 GIB = 2**30
+TAG = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
+"""30 characters at most: with family and number behind it a name stays within a label's 63."""
 RESEARCH = (
     authors.Tenant(namespace="research", share=0.5, deadline_factor=6.0),
     authors.Tenant(
@@ -241,8 +244,14 @@ def generate(
 
     Without `window_s` the window is as long as the cluster needs for the work at full use (CPU or
     GPU, what takes longer), divided by `overload`. Raises `UsageError` where a family that is kept
-    for tests would enter without the wish for it, whatever the mix did.
+    for tests would enter without the wish for it, whatever the mix did, and for a tag that no name
+    can begin with.
     """
+    if not TAG.fullmatch(tag):
+        raise errors.UsageError(
+            f"names of workflows cannot begin with {tag!r}: give --tag 1 to 30 of a-z, 0-9 and "
+            "'-', the first and the last no '-'"
+        )
     kind = kind or mix.arrivals
     recorded = wta.arrivals_s(wish.pack) if kind == "replay" else ()
     drafted = mix.draft(wish)

@@ -319,7 +319,15 @@ async def _exists(api: apis.Api, path: str) -> bool:
 
 
 def prepared(home: homes.Home, workload: plans.Workload, record: runs.RunRecord) -> runs.RunRecord:
-    """Write the truth file and the first record; returns the record with the file's digest."""
+    """Write the truth file and the first record; returns the record with the file's digest.
+
+    Raises `UsageError` where the lab has a run of that name, whose records and workflows stay.
+    """
+    if runs.path(home, record.run).exists():
+        raise errors.UsageError(
+            f"lab {home.name!r} has a run {record.run} already: choose another --tag, "
+            "or leave it away"
+        )
     path = truths_path(home, record.run)
     truths.write(path, workload.truths)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -166,6 +166,13 @@ def test_an_unknown_mix_names_the_known() -> None:
         mixes.find("genomix")
 
 
+@pytest.mark.parametrize("tag", ["Bad_Tag", "../x", "-x", "x-", "", "x" * 31])
+def test_a_tag_that_no_name_can_begin_with_is_refused(tag: str) -> None:
+    """Before anything is written or submitted."""
+    with pytest.raises(errors.UsageError, match=r"cannot begin with .* --tag 1 to 30 of a-z"):
+        made("uniform", tag=tag)
+
+
 def test_uniform_has_the_pods_asked_for() -> None:
     """22 a workflow unless told otherwise."""
     assert [22] * 3 == [len(plan.pods) for plan in made("uniform", workflows=3).workflows]

@@ -128,6 +128,23 @@ async def test_a_name_that_is_taken_ends_the_run(cluster: Cluster) -> None:
     assert "interrupted" == written(cluster).outcome
 
 
+async def test_a_run_of_the_same_name_keeps_what_it_left(cluster: Cluster) -> None:
+    """A second run of one --tag neither overwrites the first one's record nor deletes its work."""
+    first = await a_run(cluster, workload()).complete(limit_wall_s=LIMIT_WALL_S)
+    with pytest.raises(errors.UsageError, match=r"has a run uniform-s1 already: .*--tag"):
+        a_run(cluster, workload())
+    assert first == written(cluster)
+    assert 3 == len(cluster.workflows)
+
+
+def test_a_seed_run_again_gets_another_tag(cluster: Cluster) -> None:
+    """Also one below zero, whose tag has a `-` in it."""
+    assert "s-7" == commands.free_tag(cluster.home, -7)
+    runs.folder(cluster.home).mkdir()
+    runs.path(cluster.home, "uniform-s-7").write_text("{}")
+    assert "s-7b" == commands.free_tag(cluster.home, -7)
+
+
 async def test_a_lab_that_ends_ends_the_run(cluster: Cluster) -> None:
     """A watch on a server that is gone would wait for ever."""
     cluster.phase = ""
