@@ -87,16 +87,12 @@ class Driver:
             annotations = {pods.CLOCK_ANNOTATION: "wall"}
             body["spec"]["podMetadata"] = {"annotations": annotations}
         key = await self._submit(body, NAMESPACE)
-        drive = expectation.drive
-        if drive.terminate:
-            return await self._terminated(key)
-        if drive.resume or drive.supply:
-            resuming = asyncio.create_task(self._resume(key, drive.supply))
-            try:
-                return await self._ended(key)
-            finally:
-                resuming.cancel()
-        end, message = await self._ended(key)
+        if expectation.drive.terminate:
+            end, message = await self._terminated(key)
+        elif expectation.drive.resumes:
+            end, message = await self._resumed(key, expectation.drive.supply)
+        else:
+            end, message = await self._ended(key)
         if wrong := _wrong_nodes(self._watcher.workflows.get(key, {}), expectation.nodes):
             return f"{end} with {wrong}", message
         return end, message
@@ -139,6 +135,14 @@ class Driver:
         await self._api.patch(path, {"spec": {"shutdown": "Terminate"}})
         end, message = await self._ended(key)
         return ("Running", message) if end == "Failed" else (end, message)
+
+    async def _resumed(self, key: watchers.Key, supply: dict[str, str]) -> tuple[str, str]:
+        """Wait for the end, and meanwhile resume what waits for somebody."""
+        resuming = asyncio.create_task(self._resume(key, supply))
+        try:
+            return await self._ended(key)
+        finally:
+            resuming.cancel()
 
     async def _resume(self, key: watchers.Key, supply: dict[str, str]) -> None:
         """Resume every suspended step that waits for somebody, as `argo resume` does."""

@@ -39,6 +39,11 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     terminate: bool = False
     """Once it has run for a while: it would not end by itself."""
 
+    @property
+    def resumes(self) -> bool:
+        """Whether somebody must resume its suspended steps."""
+        return self.resume or bool(self.supply)
+
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a Workflow must come to."""

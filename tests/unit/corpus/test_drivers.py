@@ -1,3 +1,5 @@
+"""What the driver does with one example, against a fake API server."""
+
 import asyncio
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""What each of Argo's examples must come to: complete, true to the examples, and readable."""
+
 import os
 import re
 import subprocess
@@ -9,7 +11,27 @@ from lab import errors, homes
 from lab.corpus import examples, expectations, pages, preparations, runs
 
 PAGE = Path(__file__).parents[3] / "docs" / "corpus.md"
-NAMES = {"hello-world": "hello-world.yaml"}
+KUBECTL = ("kubernetes-release/release/v1.8.0/bin/linux/amd64/kubectl", "kubectl version")
+COMPILED = ("repo: https://github.com/golang/example.git", "image: golang:1.8", "go build")
+WINDOWS = ("kubernetes.io/os: windows", "windows/nanoserver", '["cmd", "/c"]')
+WHY_NOT = {
+    "arguments-artifacts": KUBECTL,
+    "ci": COMPILED,
+    "ci-output-artifact": COMPILED,
+    "fibonacci-seq-conditional-param": ("memoize:\n        key:", "cache:", "      steps:"),
+    "fun-with-gifs": ("s3://ax-public", "v4tech/imagemagick", "gifsicle"),
+    "hello-hybrid": WINDOWS,
+    "hello-windows": WINDOWS,
+    "influxdb-ci": ("https://github.com/influxdata/influxdb.git", "go install", "go test"),
+    "input-artifact-http": KUBECTL,
+    "k8s-resource-log-selector": ("apiVersion: kubeflow.org/v1", "kind: TFJob", "tensorflow"),
+    "sidecar-dind": ("dockerd-entrypoint.sh", "privileged: true", "docker run"),
+    "synchronization-db-mutex-tmpl-level": ("database: true",),
+    "synchronization-db-mutex-wf-level": ("database: true",),
+    "synchronization-db-tmpl-level": ("- database:",),
+    "synchronization-db-wf-level": ("- database:",),
+}
+"""What in the text of an example makes the reason that is given for it true."""
 
 
 def shipped() -> Path | None:
@@ -38,6 +60,16 @@ def test_every_example_has_an_expectation_and_every_expectation_an_example(
     assert 190 == len(known.workflows) + len(known.not_runnable)
     assert 140 <= len(known.workflows)
     assert all(why.strip() for why in known.not_runnable.values())
+
+
+def test_the_reason_why_an_example_cannot_run_stands_in_it(
+    found: dict[str, examples.Example],
+) -> None:
+    """Each that is left out needs what no simulated node has, by its own text."""
+    assert WHY_NOT.keys() == expectations.load().not_runnable.keys()
+    for name, needs in WHY_NOT.items():
+        assert [] == [text for text in needs if text not in found[name].source], name
+    assert {"name", "generateName"}.isdisjoint(found["fun-with-gifs"].body["metadata"])
 
 
 def test_examples_of_argos_own_test_are_those_that_it_runs(
