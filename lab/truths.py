@@ -95,4 +95,6 @@ def read(path: Path) -> Iterator[Truth]:
             try:
                 yield decoder.decode(line)
             except (msgspec.ValidationError, msgspec.DecodeError) as error:
-                raise errors.UsageError(f"{path}, line {number}: {error}") from error
+                raise errors.UsageError(
+                    f"{path}, line {number}: {error}; start the run again, which writes it anew"
+                ) from error

@@ -43,8 +43,8 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_broken_line_is_named(tmp_path: Path) -> None:
-    """The error carries the file and the number of the line."""
+    """The error carries the file, the number of the line, and what to do."""
     path = tmp_path / "run.jsonl"
     path.write_text('{"namespace": "ns"}\n')
-    with pytest.raises(errors.UsageError, match=r"run.jsonl, line 1: .*workflow"):
+    with pytest.raises(errors.UsageError, match=r"run.jsonl, line 1: .*workflow.*; start the run"):
         list(truths.read(path))
