@@ -53,7 +53,7 @@ clean: ## remove .venv, build/ and caches here; labs and built programs stay whe
 test-unit: #+ tests that start no control plane, with coverage (one to three minutes)
 	@.ci/setup python
 	@mkdir -p build/coverage
-	@$(python) -m pytest tests/unit -n 2 --cov --cov-report=term $(ARGS)
+	@$(python) -m pytest tests/unit -n 2 --dist worksteal --cov --cov-report=term $(ARGS)
 
 test-lab: #+ tests on the real control plane (KUBERNETES=v1.34.4 for another)
 	@.ci/setup python debian binaries
