@@ -24,17 +24,28 @@ class Known:
         """Its object as last heard of."""
         return self.item if self.life is None else self.life.item
 
+    @property
+    def _host_address(self) -> str:
+        """Its node's address, as far as its status has it already."""
+        return str(self.latest["status"].get("hostIP", ""))
+
     def observed(self, readings: Sequence[engines.Reading]) -> observations.Pod:
         """Return the pod as it is exported; `readings` are its computations under way."""
         if self.life is None:
             view = statuses.viewed(self.pod, self.item)
-            return observations.Pod(pod=self.pod, view=view, usage=computations.Usage())
+            return observations.Pod(
+                pod=self.pod,
+                view=view,
+                host_address=self._host_address,
+                usage=computations.Usage(),
+            )
         usage = self.life.memory.used
         for reading in readings:
             usage += computations.usage(reading.usage)
         return observations.Pod(
             pod=self.pod,
             view=self.life.view,
+            host_address=self._host_address,
             usage=usage,
             working_set_bytes=sum(item.memory_working_set_bytes for item in readings),
             cache_bytes=sum(

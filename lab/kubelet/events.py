@@ -1,8 +1,8 @@
 """Events about pods and nodes where something is not as usual; never waited for.
 
 A real kubelet also tells when each container was pulled, created and started: some nine objects a
-pod, dearer for the API server than all that a pod costs otherwise, and read by nobody in a run.
-Those are left out. The same event again only counts up.
+pod of Argo's, as many writes as all else about it, and read by nobody in a run. Those are left out.
+The same event again only counts up.
 """
 
 import asyncio

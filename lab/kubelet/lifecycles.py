@@ -39,7 +39,8 @@ from tiphys.models.physics import starts
 logger = logging.getLogger(__name__)
 
 BACKOFF_S = 10.0
-"""Simulated seconds before the first restart of a container; doubles each time (kubelet)."""
+"""Simulated seconds before the second restart of a container; doubles each time (kubelet). The
+first comes at once."""
 MOST_BACKOFF_S = 300.0
 BACKOFF_RESET_S = 600.0
 """A run of this many simulated seconds starts the back-off anew (kubelet)."""
@@ -397,6 +398,7 @@ class Lifecycle:
         for run in self.view.runs:
             run.start(memory.started_at, ready=not run.probed or memory.ready.get(run.name, False))
         self.view.phase, self.view.address = statuses.RUNNING, memory.address
+        self.view.backing_off = False
         self._cancel_slow()
         for container in self.pod.containers:
             if container.probe_s is not None:
@@ -423,11 +425,14 @@ class Lifecycle:
         ran_s = (now_at - (memory.started_at or now_at)) * self._clock.speed
         if ran_s >= BACKOFF_RESET_S:
             memory.failures = 0
-        delay_s = min(MOST_BACKOFF_S, BACKOFF_S * 2**memory.failures)
-        memory.failures += 1
         self._end_runs(outcome)
-        self._announce(announcements.of_back_off(self.pod, self.view))
-        self.view.waiting = "CrashLoopBackOff"
+        if memory.failures:
+            self._announce(announcements.of_back_off(self.pod, self.view))
+            self.view.backing_off = True
+            delay_s = min(MOST_BACKOFF_S, BACKOFF_S * 2 ** (memory.failures - 1))
+        else:
+            delay_s = 0.0
+        memory.failures += 1
         self._writer.publish()
         memory.restart()
         await asyncio.sleep(self._clock.wall_duration(delay_s))
@@ -475,6 +480,7 @@ class Lifecycle:
         """Let the pod be over; nothing is written yet."""
         self._cancel_slow()
         self._end_runs(outcome)
+        self.view.backing_off = False
         self.view.phase, self.view.address = outcome.phase, self.memory.address
         self.view.reason, self.view.message = outcome.reason, outcome.message
         self.ended_s = self._clock.now_s()

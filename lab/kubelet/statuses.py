@@ -46,7 +46,7 @@ class Run:
     def start(self, at: float, *, ready: bool) -> None:
         """Begin a run; the one before, if any, becomes the last state."""
         if self.end is not None:
-            self.last = self.state("")
+            self.last = self.state()
             self.restarts += 1
         self.started_at, self.ended_at, self.end, self.ready = at, None, None, ready
 
@@ -55,8 +55,8 @@ class Run:
         if self.end is None:
             self.end, self.ended_at, self.ready = end, at, False
 
-    def state(self, waiting: str) -> apis.Object:
-        """Return the container's state; `waiting` is the reason while it has not started."""
+    def state(self) -> apis.Object:
+        """Return how it runs or ended; empty while it has not started."""
         if self.end is not None:
             started = self.started_at if self.started_at is not None else self.ended_at
             ended: apis.Object = {
@@ -70,7 +70,7 @@ class Run:
             return {"terminated": ended}
         if self.started_at is not None:
             return {"running": {"startedAt": nodes.timestamp(self.started_at)}}
-        return {"waiting": {"reason": waiting}}
+        return {}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +83,8 @@ class View:
     seen_at: float
     """Wall time; the pod's startTime."""
     address: str = ""
-    waiting: str = "ContainerCreating"
+    backing_off: bool = False
+    """Whether containers that ended wait for their restart."""
     resize: resizes.Hindrance | None = None
     """Why the pod does not have what its spec asks for by now."""
     init_runs: list[Run]
@@ -93,6 +94,27 @@ class View:
     def every_run(self) -> list[Run]:
         """Init containers first."""
         return [*self.init_runs, *self.runs]
+
+    @property
+    def initialized(self) -> bool:
+        """Whether all init containers have ended, or go on running as they are meant to."""
+        return all(run.end is not None or run.sidecar for run in self.init_runs)
+
+    @property
+    def ready(self) -> bool:
+        """Whether all containers that stay are ready."""
+        return self.phase == RUNNING and all(
+            run.ready for run in (*self.runs, *(one for one in self.init_runs if one.sidecar))
+        )
+
+    def waits(self, run: Run) -> str:
+        """Return why a container waits; empty for one that runs or has ended."""
+        if run.end is not None:
+            return "CrashLoopBackOff" if self.backing_off else ""
+        if run.started_at is not None:
+            return ""
+        first = any(run is one for one in self.init_runs)
+        return "ContainerCreating" if first or self.initialized else "PodInitializing"
 
 
 def view(pod: pods.Pod, *, seen_at: float) -> View:
@@ -154,19 +176,14 @@ def status(
 
     `generation` is that of the spec that it is about; 0 where the API server counts none.
     """
-    initialized = all(run.end is not None or run.sidecar for run in now.init_runs)
     result: apis.Object = {
         "phase": now.phase,
         "startTime": nodes.timestamp(now.seen_at),
         "hostIP": host_address,
         "hostIPs": [{"ip": host_address}],
-        "conditions": _conditions(
-            now, initialized=initialized, at=at, before=before, generation=generation
-        ),
+        "conditions": _conditions(now, at=at, before=before, generation=generation),
         "containerStatuses": [
-            _container(
-                pod, container, run, waiting=now.waiting if initialized else "PodInitializing"
-            )
+            _container(pod, container, run, waits=now.waits(run))
             for container, run in zip(pod.containers, now.runs, strict=True)
         ],
     }
@@ -174,7 +191,7 @@ def status(
         result["observedGeneration"] = generation
     if now.init_runs:
         result["initContainerStatuses"] = [
-            _container(pod, container, run, waiting=now.waiting)
+            _container(pod, container, run, waits=now.waits(run))
             for container, run in zip(pod.init_containers, now.init_runs, strict=True)
         ]
     if now.address:
@@ -185,6 +202,11 @@ def status(
     if now.message:
         result["message"] = now.message
     return result
+
+
+def container_id(pod: pods.Pod, run: Run) -> str:
+    """Return what the container runtime calls the present run of a container."""
+    return nodes.identity(pod.uid, run.name, str(run.restarts))
 
 
 def rejected(now: View, *, before: apis.Object) -> apis.Object:
@@ -198,7 +220,7 @@ def rejected(now: View, *, before: apis.Object) -> apis.Object:
     }
 
 
-def _container(pod: pods.Pod, container: pods.Container, run: Run, *, waiting: str) -> apis.Object:
+def _container(pod: pods.Pod, container: pods.Container, run: Run, *, waits: str) -> apis.Object:
     known = run.started_at is not None
     result: apis.Object = {
         "name": run.name,
@@ -207,13 +229,13 @@ def _container(pod: pods.Pod, container: pods.Container, run: Run, *, waiting: s
         "restartCount": run.restarts,
         "ready": run.ready,
         "started": run.running,
-        "state": run.state(waiting),
+        "state": {"waiting": {"reason": waits}} if waits else run.state(),
     }
     if known:
-        digest = nodes.identity(pod.uid, run.name, str(run.restarts))
-        result["containerID"] = f"simulated://{digest}"
-    if run.last:
-        result["lastState"] = run.last
+        result["containerID"] = f"simulated://{container_id(pod, run)}"
+    # Between two runs the one that ended is the last already.
+    if last := run.state() if waits else run.last:
+        result["lastState"] = last
     if run.running and container.resources:
         result["resources"] = container.resources
         if requests := container.resources.get("requests"):
@@ -221,20 +243,15 @@ def _container(pod: pods.Pod, container: pods.Container, run: Run, *, waiting: s
     return result
 
 
-def _conditions(
-    now: View, *, initialized: bool, at: float, before: apis.Object, generation: int
-) -> list[apis.Object]:
+def _conditions(now: View, *, at: float, before: apis.Object, generation: int) -> list[apis.Object]:
     """Return all conditions: those of the kubelet as they are now, those of others unchanged."""
     ended = {SUCCEEDED: "PodCompleted", FAILED: "PodFailed"}.get(now.phase, "")
-    everybody_ready = now.phase == RUNNING and all(
-        run.ready for run in now.every_run if run.sidecar or run in now.runs
-    )
     unready = [run.name for run in now.runs if not run.ready]
     not_ready = {
         "reason": ended or "ContainersNotReady",
         "message": "" if ended else f"containers with unready status: [{' '.join(unready)}]",
     }
-    ready: Mapping[str, str] = {} if everybody_ready else not_ready
+    ready: Mapping[str, str] = {} if now.ready else not_ready
     waiting = [run.name for run in now.init_runs if run.end is None and not run.sidecar]
     incomplete = {
         "reason": "ContainersNotInitialized",
@@ -243,11 +260,13 @@ def _conditions(
     ours: dict[str, tuple[bool, Mapping[str, str]]] = {
         "PodReadyToStartContainers": (bool(now.address) and not ended, {}),
         "Initialized": (
-            initialized,
-            ({"reason": ended} if now.phase == SUCCEEDED else {}) if initialized else incomplete,
+            now.initialized,
+            incomplete
+            if not now.initialized
+            else ({"reason": ended} if now.phase == SUCCEEDED else {}),
         ),
-        "Ready": (everybody_ready, ready),
-        "ContainersReady": (everybody_ready, ready),
+        "Ready": (now.ready, ready),
+        "ContainersReady": (now.ready, ready),
     }
     if now.reason == EVICTED:
         told = {"reason": "TerminationByKubelet", "message": now.message}

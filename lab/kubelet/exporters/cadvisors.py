@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lab.kubelet import computations, pods
+from lab.kubelet import computations, pods, statuses
 from lab.kubelet.exporters import observations
 from lab.kubelet.exporters.pages import Page
 
@@ -36,7 +36,7 @@ def write(
 def _pod(page: Page, member: observations.Pod, *, speed: float, at: float) -> None:
     pod = member.pod
     own = {"namespace": pod.namespace, "pod": pod.name}
-    cgroup = f"/kubepods.slice/kubepods-burstable.slice/pod{pod.uid.replace('-', '_')}.slice"
+    cgroup = _cgroup(pod)
     whole = {"id": cgroup, "container": "", "image": "", "name": "", **own}
     _usage(page, member.usage, speed=speed, labels=whole)
     _memory(page, member.working_set_bytes, member.cache_bytes, member.usage, labels=whole)
@@ -54,10 +54,10 @@ def _pod(page: Page, member: observations.Pod, *, speed: float, at: float) -> No
             continue
         container = next(item for item in pod.containers if item.name == run.name)
         labels = {
-            "id": f"{cgroup}/{run.name}.scope",
+            "id": f"{cgroup}/cri-containerd-{statuses.container_id(pod, run)}.scope",
             "container": run.name,
             "image": run.image,
-            "name": f"{pod.uid}-{run.name}",
+            "name": statuses.container_id(pod, run),
             **own,
         }
         if container is pod.main:
@@ -79,6 +79,15 @@ def _pod(page: Page, member: observations.Pod, *, speed: float, at: float) -> No
         page.gauge(
             "container_last_seen", "Last time a container was seen by the exporter.", at, **labels
         )
+
+
+def _cgroup(pod: pods.Pod) -> str:
+    """Return a pod's cgroup as systemd names it: guaranteed pods lie beside the other classes."""
+    name = f"pod{pod.uid.replace('-', '_')}.slice"
+    if pod.qos == "Guaranteed":
+        return f"/kubepods.slice/kubepods-{name}"
+    quality = f"kubepods-{pod.qos.lower()}"
+    return f"/kubepods.slice/{quality}.slice/{quality}-{name}"
 
 
 def _usage(page: Page, usage: computations.Usage, *, speed: float, labels: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ from lab.kubelet.exporters import observations
 from lab.kubelet.exporters.pages import Page
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+QUALITIES = ("BestEffort", "Burstable", "Guaranteed")
 
 
 def write(
@@ -56,10 +57,12 @@ def _node(page: Page, node: observations.Node) -> None:
         page.gauge(family, "Resources.", group.pods, node=name, resource="pods", unit="integer")
     for condition in node.conditions:
         for status in ("true", "false", "unknown"):
-            holds = status == ("true" if condition.status else "false")
+            said = "true" if condition.status else "false"
+            # Of a node that is not heard of the API server says: unknown.
+            holds = status == (said if node.reachable else "unknown")
             page.gauge(
                 "kube_node_status_condition",
-                "The condition of a cluster node, as its kubelet says it.",
+                "The condition of a cluster node, as its kubelet says it while it is heard of.",
                 float(holds),
                 node=name,
                 condition=condition.kind,
@@ -87,6 +90,7 @@ def _pod(page: Page, member: observations.Pod) -> None:
         **own,
         node=pod.node,
         pod_ip=view.address,
+        host_ip=member.host_address,
         host_network="false",
         created_by_kind=pod.owner_kind or "<none>",
         created_by_name=pod.owner_name or "<none>",
@@ -107,6 +111,15 @@ def _pod(page: Page, member: observations.Pod) -> None:
     for phase in PHASES:
         holds = float(view.phase == phase)
         page.gauge("kube_pod_status_phase", "The pod's current phase.", holds, **own, phase=phase)
+    for condition in ("true", "false", "unknown"):
+        holds = float(condition == ("true" if view.ready else "false"))
+        about = "Describes whether the pod is ready to serve requests."
+        page.gauge("kube_pod_status_ready", about, holds, **own, condition=condition)
+    for quality in QUALITIES:
+        holds, about = float(pod.qos == quality), "The pods current qosClass."
+        page.gauge("kube_pod_status_qos_class", about, holds, **own, qos_class=quality)
+    about = "Describes the restart policy in use by this pod."
+    page.gauge("kube_pod_restart_policy", about, 1, **own, type=pod.restart_policy)
     if view.reason:
         about = "The pod status reasons."
         page.gauge("kube_pod_status_reason", about, 1, **own, reason=view.reason)
@@ -114,18 +127,19 @@ def _pod(page: Page, member: observations.Pod) -> None:
     if view.phase in statuses.ENDED and ended:
         about = "Completion time in unix timestamp."
         page.gauge("kube_pod_completion_time", about, int(max(ended)), **own)
-    for container in pod.containers:
-        _container(page, container, own)
+    for kind, containers in (("", pod.containers), ("init_", pod.init_containers)):
+        for container in containers:
+            _container(page, container, {**own, "node": pod.node}, kind=kind)
     for run in view.runs:
-        _run(page, run, own)
+        _run(page, pod, run, own, waits=view.waits(run))
 
 
-def _container(page: Page, container: pods.Container, own: dict[str, str]) -> None:
+def _container(page: Page, container: pods.Container, own: dict[str, str], *, kind: str) -> None:
     labels = {**own, "container": container.name}
     about = "The number of requested request resource by a container."
     for resource, unit, amount in _amounts(container.requests):
         page.gauge(
-            "kube_pod_container_resource_requests",
+            f"kube_pod_{kind}container_resource_requests",
             about,
             amount,
             **labels,
@@ -133,7 +147,7 @@ def _container(page: Page, container: pods.Container, own: dict[str, str]) -> No
             unit=unit,
         )
     about = "The number of requested limit resource by a container."
-    family = "kube_pod_container_resource_limits"
+    family = f"kube_pod_{kind}container_resource_limits"
     if container.limit_cpu_m is not None:
         cores = container.limit_cpu_m / 1000
         page.gauge(family, about, cores, **labels, resource="cpu", unit="core")
@@ -142,8 +156,27 @@ def _container(page: Page, container: pods.Container, own: dict[str, str]) -> No
         page.gauge(family, about, amount, **labels, resource="memory", unit="byte")
 
 
-def _run(page: Page, run: statuses.Run, own: dict[str, str]) -> None:
+def _run(page: Page, pod: pods.Pod, run: statuses.Run, own: dict[str, str], *, waits: str) -> None:
     labels = {**own, "container": run.name}
+    began = run.started_at is not None
+    digest = f"simulated://{statuses.container_id(pod, run)}" if began else ""
+    page.gauge(
+        "kube_pod_container_info",
+        "Information about a container in a pod.",
+        1,
+        **labels,
+        image=run.image,
+        image_spec=run.image,
+        image_id=run.image if began else "",
+        container_id=digest,
+    )
+    if run.running and run.started_at is not None:
+        about = "Start time in unix timestamp for a pod container."
+        page.gauge("kube_pod_container_state_started", about, int(run.started_at), **labels)
+    if waits:
+        about = "Describes the reason the container is currently in waiting state."
+        family = "kube_pod_container_status_waiting_reason"
+        page.gauge(family, about, 1, **labels, reason=waits)
     page.counter(
         "kube_pod_container_status_restarts_total",
         "The number of container restarts per container.",
@@ -153,11 +186,11 @@ def _run(page: Page, run: statuses.Run, own: dict[str, str]) -> None:
     for family, holds in (
         ("kube_pod_container_status_ready", run.ready),
         ("kube_pod_container_status_running", run.running),
-        ("kube_pod_container_status_terminated", run.end is not None),
-        ("kube_pod_container_status_waiting", run.end is None and run.started_at is None),
+        ("kube_pod_container_status_terminated", run.end is not None and not waits),
+        ("kube_pod_container_status_waiting", bool(waits)),
     ):
         page.gauge(family, "Describes the state of the container.", float(holds), **labels)
-    if run.end is not None:
+    if run.end is not None and not waits:
         page.gauge(
             "kube_pod_container_status_terminated_reason",
             "Describes the reason the container is currently in terminated state.",
@@ -165,7 +198,7 @@ def _run(page: Page, run: statuses.Run, own: dict[str, str]) -> None:
             **labels,
             reason=run.end.reason,
         )
-    if last := run.last.get("terminated"):
+    if last := (run.state() if waits else run.last).get("terminated"):
         page.gauge(
             "kube_pod_container_status_last_terminated_reason",
             "Describes the last reason the container was in terminated state.",

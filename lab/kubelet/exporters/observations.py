@@ -17,6 +17,7 @@ class Pod:
 
     pod: pods.Pod
     view: statuses.View
+    host_address: str = ""
     usage: computations.Usage
     """Since its containers first started."""
     working_set_bytes: float = 0.0

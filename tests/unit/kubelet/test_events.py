@@ -125,7 +125,7 @@ async def test_back_offs_of_one_container_are_counted(tmp_path: Path) -> None:
     """One event with a rising count."""
     async with a_world(tmp_path, behaviour=Failing, speed=20_000.0) as world:
         life = world.begin(a_pod(restartPolicy="OnFailure"))
-        await until(lambda: life.memory.restarts >= 3)
+        await until(lambda: life.memory.restarts >= 4)
         life.stop(endings.Stop.GONE)
         await life.task
         await asyncio.sleep(1.0)

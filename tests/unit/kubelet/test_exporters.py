@@ -1,6 +1,7 @@
 """What Prometheus reads: names and labels of a real cluster, rates that are the true ones."""
 
 import asyncio
+import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
@@ -195,8 +196,76 @@ def test_kube_state_metrics_tell_requests_phases_and_ends() -> None:
     )
     allocatable = {labels["resource"] for labels, _ in found["kube_node_status_allocatable"]}
     assert {"cpu", "memory", "ephemeral_storage", "pods"} == allocatable
+    nodes_of = {labels["node"] for labels, _ in found["kube_pod_container_resource_requests"]}
+    assert {"g-0"} == nodes_of
     assert "kube_pod_info" in found
     assert "kube_pod_start_time" in found
+
+
+def test_kube_state_metrics_tell_what_waits_and_what_runs() -> None:
+    """A pod in back-off is not ready and says why; a running one has its container's id."""
+    waiting = a_member()
+    waiting.view.backing_off = True
+    for run in waiting.view.runs:
+        run.stop(statuses.KILLED, 1.8e9 + 9)
+    page = pages.Page()
+    kube_states.write(page, [], [waiting])
+    found = samples(page)
+    assert {"CrashLoopBackOff"} == {
+        labels["reason"] for labels, _ in found["kube_pod_container_status_waiting_reason"]
+    }
+    assert {0.0} == {value for _, value in found["kube_pod_container_status_terminated"]}
+    assert ["false"] == [labels["condition"] for labels, v in found["kube_pod_status_ready"] if v]
+    page = pages.Page()
+    kube_states.write(page, [], [member := a_member()])
+    found = samples(page)
+    assert ["true"] == [labels["condition"] for labels, v in found["kube_pod_status_ready"] if v]
+    main = member.view.runs[0]
+    ids = {
+        labels["container"]: labels["container_id"]
+        for labels, _ in found["kube_pod_container_info"]
+    }
+    assert f"simulated://{statuses.container_id(member.pod, main)}" == ids["main"]
+    assert {int(1.8e9) + 3} == {value for _, value in found["kube_pod_container_state_started"]}
+
+
+def test_a_node_that_is_not_heard_of_is_unknown() -> None:
+    """As the API server says of it."""
+    page = pages.Page()
+    kube_states.write(page, [a_node(reachable=False)], [])
+    holds = {
+        labels["condition"]: labels["status"]
+        for labels, value in samples(page)["kube_node_status_condition"]
+        if value
+    }
+    assert "unknown" == holds["Ready"]
+
+
+@pytest.mark.parametrize(
+    ("quality", "cgroup"),
+    [
+        ("Guaranteed", "/kubepods.slice/kubepods-pod{uid}.slice"),
+        ("Burstable", "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice"),
+        (
+            "BestEffort",
+            "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{uid}.slice",
+        ),
+    ],
+)
+def test_a_pods_cgroup_lies_where_its_quality_of_service_puts_it(quality: str, cgroup: str) -> None:
+    """As systemd names it."""
+    member = a_member()
+    member = dataclasses.replace(member, pod=dataclasses.replace(member.pod, qos=quality))
+    found = cadvisor(member)
+    ids = {labels["container"]: labels["id"] for labels, _ in found["container_memory_rss"]}
+    whole = cgroup.format(uid=member.pod.uid.replace("-", "_"))
+    pods_own = [
+        labels["id"]
+        for labels, _ in found["container_memory_rss"]
+        if labels["pod"] and not labels["container"]
+    ]
+    assert [whole] == pods_own
+    assert ids["main"].startswith(f"{whole}/cri-containerd-")
 
 
 def test_a_node_under_load_meters_what_the_physics_has_no_integral_of() -> None:

@@ -271,6 +271,27 @@ async def test_what_fails_is_restarted_where_the_policy_says_so(tmp_path: Path) 
     assert 1 == len(world.records())
 
 
+async def test_the_first_restart_comes_at_once_and_the_second_is_backed_off(
+    tmp_path: Path,
+) -> None:
+    """Meanwhile the container waits, CrashLoopBackOff, and how it ended is its last state."""
+    async with a_world(tmp_path, behaviour=Failing, speed=100.0) as world:
+        life = world.begin(a_pod(restartPolicy="OnFailure"))
+        await until(lambda: life.memory.first_started_at)
+        start = life.memory.first_started_at or 0.0
+        await until(lambda: life.memory.restarts == 1 and life.memory.started_at)
+        assert 1.0 == pytest.approx(100 * ((life.memory.started_at or 0.0) - start), abs=0.5)
+        await until(lambda: life.memory.restarts == 2)
+        await asyncio.sleep(0.01)
+        run = world.api.statuses[-1]["containerStatuses"][0]
+        await until(lambda: life.memory.started_at)
+        assert 12.0 == pytest.approx(100 * ((life.memory.started_at or 0.0) - start), abs=1.0)
+        life.stop(endings.Stop.GONE)
+        await life.task
+    assert ({"waiting": {"reason": "CrashLoopBackOff"}}, 1) == (run["state"], run["restartCount"])
+    assert 3 == run["lastState"]["terminated"]["exitCode"]
+
+
 async def test_a_killed_container_is_restarted_where_the_policy_says_so(tmp_path: Path) -> None:
     """`kill` in a Deployment's pod restarts it in place."""
     async with a_world(tmp_path, behaviour=Steady) as world:

@@ -57,6 +57,23 @@ def test_a_running_pod_is_ready_and_has_an_address() -> None:
     assert 0 == status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"]
 
 
+def test_what_a_container_was_given_stands_in_its_status_while_it_runs() -> None:
+    """Requests are what the node has allocated; the generation is that of the spec."""
+    item = a_pod()
+    view, given = a_view(item), item["spec"]["containers"][0]["resources"]
+    pod = pods.read(item)
+    status = statuses.status(
+        pod, view, host_address="127.1.0.1", at=AT, before=item["status"], generation=3
+    )
+    run = status["containerStatuses"][0]
+    assert (given, given["requests"]) == (run["resources"], run["allocatedResources"])
+    assert 3 == status["observedGeneration"]
+    generations = {one["type"]: one.get("observedGeneration") for one in status["conditions"]}
+    assert (3, None) == (generations["Ready"], generations["PodScheduled"])
+    view.runs[0].stop(statuses.COMPLETED, AT)
+    assert "resources" not in written(item, view)["containerStatuses"][0]
+
+
 def test_a_container_that_is_not_ready_keeps_the_pod_unready() -> None:
     """The message names it, as a kubelet's does."""
     item = a_pod()
