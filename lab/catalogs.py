@@ -22,6 +22,20 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,45}[a-z0-9])?")
 """A group's: its nodes are called `NAME-0` and so on, which Kubernetes must take as names."""
 LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What may stand in a label of a node."""
+KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?({LABEL.pattern})")
+"""What may stand before it, and in a taint."""
+SAID_BY = {
+    "kubernetes.io/hostname": "name",
+    "node.kubernetes.io/instance-type": "instance_type",
+    "topology.kubernetes.io/rack": "rack",
+    "topology.kubernetes.io/zone": "zone",
+    "lab.tiphys.dev/group": "name",
+    "lab.tiphys.dev/storage": "disk.kind",
+}
+"""Labels that follow from a key of the group, which the physics goes by."""
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TAKEN = "process"
+"""Not a group's name: `process-0` is the process node."""
 PLACE = re.compile(r" - at `\$(?:\.groups\[(\d+)\])?\.?(.*)`$")
 """Where msgspec says that something is wrong."""
 QUANTITY_KEYS = frozenset(
@@ -226,6 +240,11 @@ def _check_words(group: Group, *, where: str) -> None:
         raise errors.UsageError(
             f"{where} cannot name nodes: use 1 to 47 of a-z, 0-9 and '-', not at the ends"
         )
+    if group.name == TAKEN:
+        raise errors.UsageError(
+            f"{where} would have a node {TAKEN}-0, which is the lab's own process node: choose "
+            "another name"
+        )
     words = {
         "instance_type": group.instance_type,
         "rack": group.rack,
@@ -240,11 +259,30 @@ def _check_words(group: Group, *, where: str) -> None:
                 f"{where}: `{field}` is {word!r}, but it becomes a label of the nodes: use 1 to 63 "
                 "of letters, digits, '-', '_' and '.', a letter or digit at the ends"
             )
+    for key in group.labels:
+        if (said_by := SAID_BY.get(key)) is not None:
+            raise errors.UsageError(
+                f"{where}: the label {key} follows from `{said_by}`: write that"
+            )
+        _check_key(key, where=f"{where}: `labels`")
     for taint in group.taints:
         if not {"key", "effect"} <= taint.keys() <= {"key", "value", "effect"}:
             raise errors.UsageError(
                 f"{where}: the taint {taint} needs `key` and `effect`, and may have `value`"
             )
+        _check_key(taint["key"], where=f"{where}: `taints`")
+        if taint["effect"] not in EFFECTS:
+            raise errors.UsageError(
+                f"{where}: the taint {taint} has no such effect: use one of {', '.join(EFFECTS)}"
+            )
+
+
+def _check_key(key: str, *, where: str) -> None:
+    if not KEY.fullmatch(key):
+        raise errors.UsageError(
+            f"{where} has the key {key!r}: use 1 to 63 of letters, digits, '-', '_' and '.', a "
+            "letter or digit at the ends, and before it, if anything, a domain and '/'"
+        )
 
 
 def _amounts(group: Group) -> Mapping[str, float]:

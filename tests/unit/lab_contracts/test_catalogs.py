@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab import catalogs, errors
+from lab.processnode import settings
 
 GROUP = """
   - {name: a, count: 2, instance_type: t, rack: r, zone: z, cores: 4, memory: 8Gi,
@@ -107,6 +108,28 @@ def test_an_unknown_cluster_is_refused_with_the_known_names() -> None:
             id="half a taint",
         ),
         pytest.param(
+            described(groups=GROUP.replace("nic:", "taints: [{key: x, effect: Never}], nic:")),
+            "x.yaml: group 'a': the taint .* has no such effect: use one of NoSchedule,",
+            id="unknown effect",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("nic:", "labels: {a b: x}, nic:")),
+            "x.yaml: group 'a': `labels` has the key 'a b': use 1 to 63",
+            id="no key",
+        ),
+        pytest.param(
+            described(
+                groups=GROUP.replace("nic:", "labels: {topology.kubernetes.io/rack: x}, nic:")
+            ),
+            "x.yaml: group 'a': the label topology.kubernetes.io/rack follows from `rack`: write",
+            id="rack said twice",
+        ),
+        pytest.param(
+            described(groups=GROUP.replace("name: a", "name: process")),
+            "x.yaml: group 'process' would have a node process-0, which is the lab's own",
+            id="name of the process node",
+        ),
+        pytest.param(
             described(network=NETWORK.replace("2G", "0")),
             "x.yaml: network: `object_store` is 0.0; it must be",
             id="no object store",
@@ -141,3 +164,15 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xb6\x00\xff")
     with pytest.raises(errors.UsageError, match=r"cluster.yaml is not YAML: it is not even text"):
         catalogs.load(str(path))
+
+
+def test_labels_may_have_a_domain() -> None:
+    """As those of clouds and of their autoscalers do."""
+    labels = "labels: {karpenter.sh/capacity-type: spot, pool: ''}, nic:"
+    cluster = catalogs.parse(described(groups=GROUP.replace("nic:", labels)), source="x.yaml")
+    assert cluster.groups[0].labels == {"karpenter.sh/capacity-type": "spot", "pool": ""}
+
+
+def test_the_name_that_no_group_may_have_is_the_process_nodes() -> None:
+    """Two programs would write one Node."""
+    assert settings.NODE == f"{catalogs.TAKEN}-0"
