@@ -9,7 +9,7 @@ from rich.table import Table
 
 from lab import errors, homes, records
 from lab.cli import options, turns
-from lab.controlplane import states
+from lab.controlplane import components, states
 from lab.corpus import drivers, examples, expectations, pages, runs
 from lab.reports import results
 
@@ -39,6 +39,7 @@ def corpus(
         return
     home = homes.home(name)
     state = states.load(home)
+    state.component(components.ARGO)
     found = examples.load(folder or Path(state.binaries.argo_examples))
     expectations.check(found, known)
     if unknown := sorted(set(names) - set(found)):

@@ -4,6 +4,8 @@
 `load`, which says in one sentence what to do where no lab runs or where another version wrote it.
 """
 
+import asyncio
+import logging
 import time
 from enum import StrEnum
 from typing import Any
@@ -13,8 +15,12 @@ import msgspec
 from lab import clocks, errors, homes, records
 from lab.controlplane import processes, tools
 
+WRITE_AGAIN_S = 2.0
+"""Pause after which a state that could not be written is tried again."""
 FORMAT = 1
 """Raised whenever a reader of the old form could misread the new one."""
+
+logger = logging.getLogger("lab.controlplane")
 
 
 class Phase(StrEnum):
@@ -178,6 +184,27 @@ def write(home: homes.Home, state: State) -> None:
     """Replace the state; a reader sees the old one or the new one, never a part."""
     content = msgspec.json.format(msgspec.json.encode(state), indent=1)
     records.write_whole(home.state, content, mode=0o600)
+
+
+class Keeper:
+    """Writes the states of a lab for its supervisor, whose care a full disk must not end."""
+
+    def __init__(self, home: homes.Home) -> None:
+        self._home = home
+        self._again: asyncio.TimerHandle | None = None
+        """Set while what stands on disk is older than what was given last."""
+
+    def keep(self, state: State) -> None:
+        """Replace `state.json`, now or as soon as that works; needs a running loop."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        try:
+            write(self._home, state)
+        except OSError as error:
+            logger.warning("the state is written again in %g s: %s", WRITE_AGAIN_S, error)
+            loop = asyncio.get_running_loop()
+            self._again = loop.call_later(WRITE_AGAIN_S, self.keep, state)
 
 
 def new(

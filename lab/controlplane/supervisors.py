@@ -39,8 +39,6 @@ FIRST_PAUSE_S = 1.0
 """Before a component that crashed is started again; doubles with each crash."""
 CRASHES_AT_MOST = 5
 CRASHES_WITHIN_S = 600.0
-WRITE_AGAIN_S = 2.0
-"""Pause after which a state that could not be written is tried again."""
 ADDRESS_IN_USE = "address already in use"
 ARGO_HEALTH = ":6060"
 
@@ -62,8 +60,7 @@ class Supervisor:
         self._crashed_at: dict[str, list[float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
-        self._writing_again: asyncio.TimerHandle | None = None
-        """Set while what stands on disk is older than `state`."""
+        self._keeper = states.Keeper(home)
         self._probes = probes.Probes(home, node_names=_node_names(home))
         self.state = structs.replace(
             state,
@@ -372,19 +369,7 @@ class Supervisor:
 
     def _publish(self, **changes: object) -> None:
         self.state = structs.replace(self.state, **changes)
-        self._write_down()
-
-    def _write_down(self) -> None:
-        """Replace `state.json`; a full disk must not end the care for the components."""
-        if self._writing_again is not None:
-            self._writing_again.cancel()
-            self._writing_again = None
-        try:
-            states.write(self._home, self.state)
-        except OSError as error:
-            logger.warning("the state is written again in %g s: %s", WRITE_AGAIN_S, error)
-            loop = asyncio.get_running_loop()
-            self._writing_again = loop.call_later(WRITE_AGAIN_S, self._write_down)
+        self._keeper.keep(self.state)
 
     def _age_s(self) -> float:
         return round(time.time() - self.state.created_at, 3)

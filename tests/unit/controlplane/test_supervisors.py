@@ -139,7 +139,7 @@ async def test_a_crash_on_a_full_disk_is_mended_and_written_down_later(
         write(home, state)
 
     monkeypatch.setattr(states, "write", when_there_is_room)
-    monkeypatch.setattr(supervisors, "WRITE_AGAIN_S", 0.01)
+    monkeypatch.setattr(states, "WRITE_AGAIN_S", 0.01)
     await supervisor.kill(NAME)
     mended = await phase(supervisor, NAME, states.Phase.READY, crashes=1)
     assert mended not in states.load(home).components
