@@ -9,6 +9,7 @@ import re
 
 from lab import apis
 from lab.kubelet.behaviours import pods
+from lab.processnode import fields
 
 REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
 
@@ -97,9 +98,25 @@ async def _referenced(
     if reference := source.get("fieldRef"):
         return pod_field(pod, reference["fieldPath"], address=address)
     if reference := source.get("resourceFieldRef"):
-        kind, _, resource = reference["resource"].partition(".")
-        return str(((container.get("resources") or {}).get(kind) or {}).get(resource, ""))
+        return await resource_field(api, pod, reference, container=container["name"])
     return None
+
+
+async def resource_field(
+    api: apis.Api, pod: apis.Object, reference: apis.Object, *, container: str = ""
+) -> str:
+    """Return a container's request or limit as the downward API tells it: in its divisor's units.
+
+    What has no limit may take all that its node gives to pods.
+    """
+    node = await api.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
+    place = fields.Place(
+        pod_ip="",
+        node=pod["spec"]["nodeName"],
+        node_ip="",
+        allocatable=node["status"]["allocatable"],
+    )
+    return fields.resource(pod, reference, container=container, place=place)
 
 
 def pod_field(pod: apis.Object, path: str, *, address: str) -> str:

@@ -11,7 +11,7 @@ import logging
 import re
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,20 +131,10 @@ class Executed:
 
     async def _make(self) -> None:
         """Read the template and make the volumes; waits, like a kubelet, for what is missing."""
-        namespace, name = pods.key(self._pod)
-        waiting = False
-        while True:
-            try:
-                if self._is_argo:
-                    self._template = await templates.read(self._host.api, self._pod)
-                await self._volumes.make()
-                break
-            except environments.MissingReferenceError as error:
-                if not waiting:
-                    logger.warning("pod %s/%s waits: %s", namespace, name, error)
-                    self._host.warn("FailedMount", str(error))
-                waiting = True
-                await asyncio.sleep(WAIT_FOR_REFERENCE_S)
+        if self._is_argo:
+            self._template = await templates.read(self._host.api, self._pod)
+        await self._until_there(self._volumes.make, reason="FailedMount")
+        await self._until_there(self._resolve, reason="Failed", words="Error: ")
         scratch = self._ground.pod_folder(self._pod) / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)
         self._files = artifacts.Files(
@@ -153,6 +143,29 @@ class Executed:
             store=self._host.artifacts,
             scratch=scratch,
         )
+
+    async def _until_there(
+        self, look: Callable[[], Awaitable[None]], *, reason: str, words: str = ""
+    ) -> None:
+        """Look until nothing that the pod refers to is missing; told once, as an Event."""
+        told = False
+        while True:
+            try:
+                await look()
+            except environments.MissingReferenceError as error:
+                if not told:
+                    logger.warning("pod %s/%s waits: %s", *pods.key(self._pod), error)
+                    self._host.warn(reason, f"{words}{error}")
+                told = True
+                await asyncio.sleep(WAIT_FOR_REFERENCE_S)
+            else:
+                return
+
+    async def _resolve(self) -> None:
+        """Resolve what the environments of all containers refer to."""
+        for container in (*pods.user_inits(self._pod), *pods.user_containers(self._pod)):
+            api, address = self._ground.api, self._host.address
+            await environments.resolve(api, self._pod, container, address=address)
 
     def _load(self) -> None:
         """Do what Argo's `init` does."""
@@ -217,7 +230,7 @@ class Executed:
         try:
             plan = await self._plan(container)
         except environments.MissingReferenceError as error:
-            self._host.warn("Failed", f"Error: {error}")
+            # Gone since the containers were made.
             return Ended(_end(computed.EXECUTOR_FAILED, f"CreateContainerConfigError: {error}"))
         if not plan.command:
             # An image that nobody knows: it runs until it is told to end.

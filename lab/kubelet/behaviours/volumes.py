@@ -95,7 +95,10 @@ class Volumes:
         for item in (volume.get("downwardAPI") or {}).get("items") or []:
             if field := item.get("fieldRef"):
                 value = environments.pod_field(self._pod, field["fieldPath"], address=self._address)
-                _write(within(folder, item["path"]), value.encode())
+            else:
+                api, reference = self._ground.api, item["resourceFieldRef"]
+                value = await environments.resource_field(api, self._pod, reference)
+            _write(within(folder, item["path"]), value.encode())
         for source in (volume.get("projected") or {}).get("sources") or []:
             for kind in ("configMap", "secret"):
                 # The token's own volume: its CA is of no use without a way to the API server.

@@ -28,6 +28,33 @@ async def test_variables_refer_to_earlier_ones_and_to_the_pod() -> None:
     assert found == {"A": "1", "B": "1-$(C)-$(A)", "IP": "10.0.0.9", "L": "1", "N": "node-1"}
 
 
+async def test_resources_are_told_in_the_units_of_their_divisor() -> None:
+    """Rounded up; what has no limit may take all that the node gives."""
+    node = {"status": {"allocatable": {"cpu": "8", "memory": "16Gi"}}}
+    pod = {
+        **POD,
+        "spec": {
+            "nodeName": "node-1",
+            "containers": [
+                {
+                    "name": "c",
+                    "resources": {"requests": {"cpu": "1500m"}, "limits": {"memory": "64Mi"}},
+                }
+            ],
+        },
+    }
+    api = FakeApi({"/api/v1/nodes/node-1": node})
+
+    async def told(resource: str, **more: str) -> str:
+        reference = {"resource": resource, **more}
+        return await environments.resource_field(api, pod, reference, container="c")
+
+    assert "2" == await told("requests.cpu")
+    assert "1500" == await told("requests.cpu", divisor="1m")
+    assert str(64 * 2**20) == await told("limits.memory")
+    assert "8" == await told("limits.cpu", containerName="c")
+
+
 async def test_a_missing_secret_keeps_a_pod_waiting_unless_it_is_optional() -> None:
     """A kubelet does not start a container without it."""
     reference = {"name": "s", "key": "k"}
