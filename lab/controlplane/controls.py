@@ -6,6 +6,7 @@ with `{"ok": false, "error": "…", "exit_code": 2}`.
 
 import asyncio
 import contextlib
+import logging
 import os
 
 import msgspec
@@ -16,6 +17,8 @@ from lab.controlplane import supervisors
 COMPONENT_COMMANDS = ("start", "stop", "restart", "kill", "pause", "resume")
 ANSWER_WITHIN_S = 150.0
 """Longer than any component may take to end and to come up."""
+
+logger = logging.getLogger("lab.controlplane")
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +61,9 @@ async def _obey(supervisor: supervisors.Supervisor, line: bytes) -> sockets.Answ
         return sockets.Answer(ok=False, error=str(error), exit_code=error.exit_code)
     except msgspec.DecodeError as error:
         return sockets.Answer(ok=False, error=f"not a command: {error}", exit_code=2)
+    except Exception as error:
+        logger.exception("a command failed")
+        return sockets.Answer(ok=False, error=f"the supervisor failed: {error!r}; see its log")
     return sockets.Answer(ok=True)
 
 

@@ -248,8 +248,18 @@ def _start(home: homes.Home, progress: Progress, *, claim: addresses.Claim) -> N
                 problem = f"the supervisor of lab {home.name!r} ended before the lab was ready"
                 raise errors.StartError(problem, log=log, tail=children.tail(log))
             if time.monotonic() > until:
-                problem = f"lab {home.name!r} was not ready within {READY_WITHIN_S:.0f} s"
-                raise errors.StartError(problem, log=log, tail=children.tail(log))
+                raise _late(home, state, log=log)
+
+
+def _late(home: homes.Home, state: states.State | None, *, log: Path) -> errors.StartError:
+    """Return the error that names what has not come up, with the end of its log."""
+    listed = state.components if state is not None else ()
+    late = [item for item in listed if item.phase is not states.Phase.READY]
+    shown = Path(late[0].log) if late and Path(late[0].log).exists() else log
+    phases = ", ".join(f"{item.name} is {item.phase}" for item in late)
+    problem = f"lab {home.name!r} was not ready within {READY_WITHIN_S:.0f} s"
+    problem += f": {phases}" if phases else ""
+    return errors.StartError(problem, log=shown, tail=children.tail(shown))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from msgspec import structs
 
 from lab import apis
 from lab.controlplane import components, configurations, probes, processes, states
+from lab.kubelet import pods
 from tiphys.models.domain import quantities
 
 ENDED = ("Succeeded", "Failed")
@@ -151,37 +152,13 @@ async def nodes(api: apis.Api) -> list[NodeReview]:
             if pod["status"].get("phase") not in ENDED:
                 name = pod["spec"]["nodeName"]
                 cpu_m, memory_bytes, count = totals.get(name, (0, 0, 0))
-                more_cpu_m, more_memory_bytes = requested(pod)
-                totals[name] = (cpu_m + more_cpu_m, memory_bytes + more_memory_bytes, count + 1)
+                more = pods.read(pod).requests
+                totals[name] = (cpu_m + more.cpu_m, memory_bytes + more.memory_bytes, count + 1)
         if not (token := page["metadata"].get("continue")):
             break
         params["continue"] = token
     reviews = [_of_node(node, totals) for node in listed.get("items") or ()]
     return sorted(reviews, key=lambda review: review.name)
-
-
-def requested(pod: apis.Object) -> tuple[int, int]:
-    """Return (CPU in millicores, memory in bytes) that the scheduler counts for a pod.
-
-    The larger of all containers together and any one init container; init containers that stay
-    (restartPolicy Always) count with the containers.
-    """
-    inits = pod["spec"].get("initContainers") or ()
-    stays = [item for item in inits if item.get("restartPolicy") == "Always"]
-    together = [_requests(item) for item in (*pod["spec"]["containers"], *stays)]
-    first = [_requests(item) for item in inits]
-    return (
-        max(sum(cpu_m for cpu_m, _ in together), *(cpu_m for cpu_m, _ in first), 0),
-        max(sum(size for _, size in together), *(size for _, size in first), 0),
-    )
-
-
-def _requests(container: apis.Object) -> tuple[int, int]:
-    requests = container.get("resources", {}).get("requests") or {}
-    return (
-        quantities.cpu_m(requests.get("cpu", "0")),
-        quantities.memory_bytes(requests.get("memory", "0")),
-    )
 
 
 def _of_process(component: states.Component) -> ProcessReview:

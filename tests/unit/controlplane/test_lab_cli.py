@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
-from lab import errors
+from lab import errors, homes
 from lab.cli import displays, groups, tables
-from lab.controlplane import builds, labs
+from lab.controlplane import builds, labs, states
 from lab.workloads import mixes
+from tests.unit.controlplane import lab_states
 
 
 def step(**changes: object) -> builds.Progress:
@@ -244,3 +246,20 @@ def test_a_reader_that_has_enough_gets_no_traceback() -> None:
     )
 
     assert "" == shown.stderr
+
+
+def test_a_start_that_takes_too_long_names_what_did_not_come_up(tmp_path: Path) -> None:
+    """With the end of its log; of the supervisor's where it has none."""
+    home = homes.Home(name="a", root=tmp_path)
+    log = tmp_path / "kubelet.log"
+    log.write_text("thinking\n")
+    etcd, server = lab_states.a_state(home).components
+    late = structs.replace(server, phase=states.Phase.STARTING, log=str(log))
+    ready = structs.replace(etcd, phase=states.Phase.READY)
+    state = lab_states.a_state(home, components=(ready, late))
+
+    error = labs._late(home, state, log=tmp_path / "supervisor.log")
+
+    assert "lab 'a' was not ready within 240 s: kube-apiserver is starting" in str(error)
+    assert "thinking" == error.tail
+    assert "within 240 s" in str(labs._late(home, None, log=tmp_path / "supervisor.log"))

@@ -1,4 +1,6 @@
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec import structs
@@ -11,35 +13,54 @@ from tests.unit.controlplane import lab_states as a
 
 def container(cpu: str, memory: str, **more: str) -> apis.Object:
     """Return a container with requests."""
-    return {"resources": {"requests": {"cpu": cpu, "memory": memory}}, **more}
+    return {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}, **more}
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ({"containers": [container("500m", "1Gi"), {}]}, (500, 2**30)),
-        (
-            {
-                "containers": [container("1", "1Gi"), container("1", "1Gi")],
-                "initContainers": [container("3", "1Mi"), container("1m", "4Gi")],
-            },
-            (3000, 4 * 2**30),
-        ),
-        (
-            {
-                "containers": [container("1", "1Gi")],
-                "initContainers": [container("1", "1Gi", restartPolicy="Always")],
-            },
-            (2000, 2 * 2**30),
-        ),
-        ({"containers": [{}]}, (0, 0)),
-    ],
-)
-def test_a_pod_requests_what_the_scheduler_counts(
-    spec: apis.Object, expected: tuple[int, int]
-) -> None:
-    """The larger of its containers together and of any one init container."""
-    assert expected == reviews.requested({"spec": spec})
+def a_pod(phase: str, *containers: apis.Object, **spec: object) -> apis.Object:
+    """Return a pod of node `n` as the API server lists it."""
+    return {
+        "metadata": {"uid": "u", "namespace": "d", "name": "p", "creationTimestamp": "now"},
+        "spec": {"nodeName": "n", "containers": containers, **spec},
+        "status": {"phase": phase},
+    }
+
+
+class Cluster:
+    """An API server with two nodes, whose pods come in pages of two."""
+
+    def __init__(self, *pods: apis.Object) -> None:
+        self._pods = pods
+
+    async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> apis.Object:
+        """Return a list."""
+        if path.endswith("/nodes"):
+            status = {"allocatable": {"cpu": "8", "memory": "16Gi"}}
+            names = ("n", "idle")
+            return {"items": [{"metadata": {"name": name}, "status": status} for name in names]}
+        start = int((params or {}).get("continue", 0))
+        more = {"continue": str(start + 2)} if start + 2 < len(self._pods) else {}
+        return {"items": self._pods[start : start + 2], "metadata": more}
+
+
+async def test_a_node_shows_what_the_scheduler_counts_of_its_pods() -> None:
+    """Of those that have not ended; sidecars count with whatever runs beside them."""
+    sidecar = container("1", "1Gi", restartPolicy="Always")
+    first = container("2", "1Mi")
+    cluster = Cluster(
+        a_pod("Running", container("500m", "1Gi"), {"name": "besteffort"}),
+        a_pod("Pending", container("1", "1Gi"), initContainers=[sidecar, first]),
+        a_pod("Succeeded", container("4", "4Gi")),
+    )
+
+    idle, busy = await reviews.nodes(cast("apis.Api", cluster))
+
+    assert ("n", 3500, 3 * 2**30, 2) == (
+        busy.name,
+        busy.requested_cpu_m,
+        busy.requested_memory_bytes,
+        busy.pods,
+    )
+    assert ("idle", 8000, 0, 0) == (idle.name, idle.cpu_m, idle.requested_cpu_m, idle.pods)
 
 
 def test_the_times_say_what_is_scaled_set_and_wall(tmp_path: Path) -> None:
