@@ -4,12 +4,15 @@ import configparser
 import re
 from pathlib import Path
 
+import click
 import pytest
 from packaging.requirements import Requirement
 
+from lab.cli import groups
 from tests.unit.architecture import trees
 
 DECISIONS = sorted((trees.ROOT / "docs" / "adr").glob("[0-9]*.md"))
+LAB_CALL = re.compile(r"(?:python -m lab|`lab) ([a-z-]+)([^`#\n|;]*)")
 LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
 ARCHITECTURE = trees.ROOT / "docs" / "architecture.md"
 COMMAND = re.compile(r"`tiphys (\w+)`")
@@ -109,3 +112,25 @@ def test_the_page_on_architecture_knows_what_exists() -> None:
     assert sorted(commands) == sorted(here)
     assert planned
     assert set() == set(commands) & set(planned)
+
+
+def test_pages_name_only_commands_and_options_of_the_lab_that_exist() -> None:
+    """What a reader copies from a page into a terminal is known there."""
+    context = click.Context(groups.main)
+    wrong, seen = [], set()
+    for path in trees.tracked(".md"):
+        for name, rest in LAB_CALL.findall(path.read_text()):
+            seen.add(name)
+            command = groups.main.get_command(context, name)
+            known = {"--help", *(_options(command) if command else ())}
+            given = set(re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest))
+            if command is None or given - known:
+                wrong.append(f"{path.relative_to(trees.ROOT)}: lab {name}{rest}")
+    assert {"up", "run", "measure", "install"} <= seen
+    assert wrong == []
+
+
+def _options(command: click.Command) -> set[str]:
+    """Return the options of a command and of what it groups."""
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return {option for each in (command, *below) for item in each.params for option in item.opts}
