@@ -19,11 +19,9 @@ SLOW_S = 1.0
 """Wall seconds: what a pod passes through faster than this is not written as a status of its own
 (a kubelet's status writes are batched too)."""
 
-CHECKPOINT_PERIOD_S = 1.0
-"""Wall seconds between two checkpoints while anything changes; what a crash may forget."""
-
 SAMPLE_PERIOD_S = 1.0
-"""Wall seconds between two node samples in the journal."""
+"""Wall seconds between two node samples in the journal and, while anything changes, between two
+checkpoints: what a crash may forget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,12 @@ import pkgutil
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from lab import catalogs
+from lab.kubelet import lifecycles, machines, meters, settings
+from lab.kubelet.exporters import node_exporters
 from tiphys.models import physics
 from tiphys.models.physics import capacities, constants, states
 
@@ -50,6 +54,40 @@ def test_source_in_code_and_page_agree(name: str) -> None:
     kinds = {found: kind for found, _, kind in ROW.findall(PAGE.read_text())}
     assert doc is not None
     assert ("assumption" in doc[1].lower()) == (kinds[name] == "assumption")
+
+
+ADDED = re.compile(
+    r"^\| `(\w+)\.([\w.]+)` \| ([^|]+) \| [^|]+ \| (?:source: |assumption)[^|]*\|$", re.M
+)
+MODULES = {
+    "catalogs": catalogs,
+    "lifecycles": lifecycles,
+    "machines": machines,
+    "meters": meters,
+    "node_exporters": node_exporters,
+    "settings": settings,
+}
+
+
+def test_what_the_kubelet_adds_stands_there_as_the_code_has_it() -> None:
+    """Each value of the second table is that of the code."""
+    rows = ADDED.findall(PAGE.read_text())
+    assert MODULES.keys() == {module for module, _, _ in rows}
+    for module, name, told in rows:
+        assert told == shown(MODULES[module], name), f"{module}.{name}"
+
+
+def shown(module: object, name: str) -> str:
+    """Return a constant, or the default of a field `Class.field`, as the page writes it."""
+    kind, _, field = name.rpartition(".")
+    if kind:
+        defaults = {one.name: one.default for one in msgspec.structs.fields(getattr(module, kind))}
+        value = defaults[field]
+        return str(int(value) if value > 1e6 else value)
+    value = getattr(module, name)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {one}" for key, one in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def test_the_numbers_of_the_solver_are_told_too() -> None:
