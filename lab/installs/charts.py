@@ -1,6 +1,8 @@
 """The chart `charts/tiphys` and what a lab answers to its values."""
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +18,8 @@ RELEASER_NAMESPACE = "tiphys-release"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SUBJECT = "O=system:apiserver,CN=kube-apiserver"
 """Of the certificate that the lab's API server shows to webhooks."""
+GONE_WITHIN_S = 90.0
+LOOK_EVERY_S = 0.2
 WEBHOOK_PORT = 8443
 """Of the webhook's Service: on the process node one below 1024 would need root."""
 
@@ -96,10 +100,36 @@ def manifest(
 
 
 async def wipe(api: apis.Api) -> None:
-    """Delete what Helm leaves behind on purpose: CRDs, and what the leader made itself."""
-    for file in sorted((FOLDER / "crds").glob("*.yaml")):
-        for item in helms.objects(file.read_text()):
-            await api.delete(f"{DEFINITIONS}/{item['metadata']['name']}")
-    for name in (NAMESPACE, RELEASER_NAMESPACE):
+    """Delete what Helm leaves behind on purpose: CRDs, and what the leader made itself.
+
+    Returns when it is gone, since nothing can be installed in a namespace that is on its way out.
+    Raises `LabError` for what is still there after `GONE_WITHIN_S`.
+    """
+    paths = [
+        f"{DEFINITIONS}/{item['metadata']['name']}"
+        for file in sorted((FOLDER / "crds").glob("*.yaml"))
+        for item in helms.objects(file.read_text())
+    ]
+    paths += [f"/api/v1/namespaces/{name}" for name in (NAMESPACE, RELEASER_NAMESPACE)]
+    for path in paths:
         with contextlib.suppress(errors.LabError):
-            await api.delete(f"/api/v1/namespaces/{name}")
+            await api.delete(path)
+    until = time.monotonic() + GONE_WITHIN_S
+    for path in paths:
+        while await _exists(api, path):
+            if time.monotonic() > until:
+                raise errors.LabError(
+                    f"{path} is still there {GONE_WITHIN_S:.0f} s after it was deleted: "
+                    f"`kubectl get --raw {path}` says what it waits for"
+                )
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _exists(api: apis.Api, path: str) -> bool:
+    try:
+        await api.get(path)
+    except apis.ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import struct
 import subprocess
 import termios
@@ -59,10 +60,19 @@ class Streams:
         self._theirs.clear()
 
     def write(self, text: bytes) -> None:
-        """Give the command something to read; what it does not take is lost with its end."""
-        if self.stdin is not None:
-            with contextlib.suppress(OSError):
-                os.write(self.stdin, text)
+        """Give the command something to read; what it does not take is lost with its end.
+
+        Blocks until it has taken all of it.
+        """
+        if self.stdin is None:
+            return
+        room = select.poll()
+        room.register(self.stdin, select.POLLOUT)
+        with contextlib.suppress(OSError):
+            while text:
+                # A terminal is read without waiting, so it may take a part, or nothing now.
+                room.poll()
+                text = text[os.write(self.stdin, text) :]
 
     def end_input(self) -> None:
         """Let the command see the end of its input."""

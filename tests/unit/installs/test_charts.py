@@ -1,8 +1,10 @@
 """What a lab answers to the chart's values, and how far a Deployment is."""
 
+from typing import cast
+
 import pytest
 
-from lab import errors
+from lab import apis, errors
 from lab.cli import installs
 from lab.installs import charts, helms, rollouts
 
@@ -65,3 +67,46 @@ def test_a_manifest_is_read_without_its_empty_documents() -> None:
     assert [{"kind": "A"}, {"kind": "B"}] == helms.objects(
         "---\nkind: A\n---\n# none\n---\nkind: B\n"
     )
+
+
+class Leaving:
+    """An API server whose objects are there for a number of looks after they were deleted."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.deleted: list[str] = []
+
+    async def delete(self, path: str) -> None:
+        """Note what is to go."""
+        self.deleted.append(path)
+
+    async def get(self, path: str) -> dict[str, object]:
+        """Return an object that is on its way, or that it is gone."""
+        self.looks -= 1
+        if self.looks < 0:
+            raise apis.ApiError(status=404, reason="NotFound", message="", call=path)
+        return {}
+
+
+async def test_an_uninstallation_waits_until_its_namespaces_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the next installation is refused, as nothing can be made in them."""
+    monkeypatch.setattr(charts, "LOOK_EVERY_S", 0.0)
+    leaving = Leaving(looks=3)
+
+    await charts.wipe(cast("apis.Api", leaving))
+
+    assert leaving.looks < 0
+    assert {f"/api/v1/namespaces/{name}" for name in (charts.NAMESPACE, "tiphys-release")} < set(
+        leaving.deleted
+    )
+
+
+async def test_what_does_not_go_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer of somebody else may hold it."""
+    monkeypatch.setattr(charts, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(charts, "GONE_WITHIN_S", 0.0)
+
+    with pytest.raises(errors.LabError, match="is still there 0 s after it was deleted: `kubectl"):
+        await charts.wipe(cast("apis.Api", Leaving(looks=1000)))
