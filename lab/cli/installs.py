@@ -82,8 +82,10 @@ async def _wiped(home: homes.Home) -> None:
 def _read(file: Path) -> apis.Object:
     try:
         found = yaml.safe_load(file.read_text())
-    except yaml.YAMLError as error:
-        raise errors.UsageError(f"{file} is no YAML: {error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise errors.UsageError(
+            f"{file} is no YAML: {error}; charts/tiphys/values.yaml shows what may stand in it"
+        ) from error
     if not isinstance(found, dict | None):
         raise errors.UsageError(f"{file} holds no values: write `key: value` lines")
     return found or {}
