@@ -67,7 +67,7 @@ def up(
         asked = structs.replace(asked, **unsaid)
     starts = displays.Starts()
     with displays.Builds() as shown:
-        outcome = labs.up(home, asked, progress=starts.report, report=shown.report)
+        outcome = labs.up(home, asked, progress=starts.report, report=shown.report, tell=_tell)
     state = states.load(home)
     if outcome is labs.Outcome.RAN_ALREADY:
         click.echo(f"lab {name!r} runs already")
@@ -81,7 +81,7 @@ def up(
 @click.option("--purge", is_flag=True, help="Delete the lab's logs and records as well.")
 def down(name: str, purge: bool) -> None:
     """End a lab and everything that it started."""
-    outcome = labs.down(homes.home(name), purge=purge)
+    outcome = labs.down(homes.home(name), purge=purge, tell=_tell)
     click.echo(f"lab {name!r} {outcome}")
 
 
@@ -163,6 +163,10 @@ def logs(component: str, name: str, follow: bool, lines: int) -> None:
         return
     for text in children.follow(path, lines=lines, within_bytes=LOG_BYTES, over=_is_over(home)):
         click.echo(text, nl=False)
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _is_over(home: homes.Home) -> Callable[[], bool]:

@@ -43,6 +43,7 @@ SOCKET_PATH_MAX = 107
 VERSIONS = ("kubernetes", "argo", "etcd")
 
 Progress = Callable[[states.State], None]
+Tell = Callable[[str], None]
 
 
 class Outcome(StrEnum):
@@ -62,15 +63,18 @@ def up(
     *,
     progress: Progress = lambda state: None,
     report: builds.Report = lambda progress: None,
+    tell: Tell = lambda line: None,
 ) -> Outcome:
     """Bring a lab up and return when it is ready; a lab that runs already is left alone.
+
+    `tell` hears that another command about the lab is waited for.
 
     Raises `UsageError` (cluster, name), `StaleError` (another version is in the way), `SetupError`
     (no binaries, a port, no room on the disk), `StartError` (a component). On any of them, and on
     an interrupt, nothing of the lab is left running.
     """
     _check(home, asked)
-    with _locked(home):
+    with _locked(home, tell):
         if _runs_as(home, asked):
             return Outcome.RAN_ALREADY
         try:
@@ -133,9 +137,12 @@ def _refuse_full_disk(home: homes.Home) -> None:
         )
 
 
-def down(home: homes.Home, *, purge: bool = False) -> Outcome:
-    """Take a lab down and return when its last process has ended; `purge` deletes its home."""
-    with _locked(home):
+def down(home: homes.Home, *, purge: bool = False, tell: Tell = lambda line: None) -> Outcome:
+    """Take a lab down and return when its last process has ended; `purge` deletes its home.
+
+    `tell` hears that another command about the lab is waited for.
+    """
+    with _locked(home, tell):
         left = home.state.exists()
         try:
             state = states.read(home)
@@ -295,10 +302,11 @@ def _supervisor(home: homes.Home, log: Path, *, claim: addresses.Claim) -> Itera
 
 
 @contextlib.contextmanager
-def _locked(home: homes.Home) -> Iterator[None]:
+def _locked(home: homes.Home, tell: Tell) -> Iterator[None]:
     """Hold the lab's lock, so that two commands about one lab come one after the other."""
     home.root.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + LOCKED_WITHIN_S
+    told = False
     with (home.root.parent / f".{home.name}.lock").open("a") as file:
         while True:
             try:
@@ -310,5 +318,11 @@ def _locked(home: homes.Home) -> Iterator[None]:
                         f"another `up` or `down` of lab {home.name!r} has been at work for "
                         f"{LOCKED_WITHIN_S:.0f} s: wait for it or end it"
                     ) from error
+                if not told:
+                    told = True
+                    tell(
+                        f"waiting for another `up` or `down` of lab {home.name!r}, "
+                        f"{LOCKED_WITHIN_S:.0f} s at most"
+                    )
                 time.sleep(LOOK_EVERY_S)
         yield

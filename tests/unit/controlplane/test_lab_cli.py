@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -263,3 +264,19 @@ def test_a_start_that_takes_too_long_names_what_did_not_come_up(tmp_path: Path) 
     assert "lab 'a' was not ready within 240 s: kube-apiserver is starting" in str(error)
     assert "thinking" == error.tail
     assert "within 240 s" in str(labs._late(home, None, log=tmp_path / "supervisor.log"))
+
+
+def test_who_waits_for_another_command_is_told_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And waits a limited time."""
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path))
+    monkeypatch.setattr(labs, "LOCKED_WITHIN_S", 0.3)
+
+    with (tmp_path / ".a.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert errors.LabError.exit_code == groups.run(["down", "--name", "a"])
+
+    said = capsys.readouterr().err
+    assert 1 == said.count("waiting for another `up` or `down` of lab 'a'")
+    assert "error: another `up` or `down` of lab 'a' has been at work" in said
