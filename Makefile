@@ -50,10 +50,10 @@ clean: ## remove .venv, build/ and caches here; labs and built programs stay whe
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-test-unit: #+ tests that start no control plane, with coverage (one to three minutes)
+test-unit: #+ tests that start no control plane, with coverage (one to three minutes on two cores)
 	@.ci/setup python
 	@mkdir -p build/coverage
-	@$(python) -m pytest tests/unit -n 2 --dist worksteal --cov --cov-report=term $(ARGS)
+	@$(python) -m pytest tests/unit -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term $(ARGS)
 
 test-lab: #+ tests on the real control plane (KUBERNETES=v1.34.4 for another)
 	@.ci/setup python debian binaries
