@@ -293,9 +293,9 @@ def test_recorded_arrivals_are_seconds_in_ascending_order(tmp_path: Path) -> Non
     assert (0.0, 1.0, 2.5) == wta.arrivals_s(packs.Pack(root=tmp_path))
 
 
-@pytest.mark.skipif(not packs.DEFAULT.is_dir(), reason="needs the data pack")
+@pytest.mark.skipif(packs.find().sample, reason="needs the data pack")
 def test_recorded_arrivals_ascend() -> None:
     """3,403 workflows in 624 seconds."""
-    recorded = wta.arrivals_s(packs.Pack(root=packs.DEFAULT))
+    recorded = wta.arrivals_s(packs.find())
     assert (3403, 0.0, 624.0) == (len(recorded), recorded[0], recorded[-1])
     assert list(recorded) == sorted(recorded)
