@@ -50,7 +50,7 @@ clean: ## remove .venv, build/ and caches here; labs and built programs stay whe
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-test-unit: #+ tests that start no control plane, with coverage (one to three minutes on two cores)
+test-unit: #+ tests without a control plane, with coverage: one to three minutes on two cores
 	@.ci/setup python
 	@mkdir -p build/coverage
 	@$(python) -m pytest tests/unit -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term $(ARGS)
