@@ -54,7 +54,7 @@ def test_no_mix_uses_a_kept_family_without_the_flag(name: str) -> None:
 
 
 @whole_pack
-@pytest.mark.parametrize("name", ["genomics", "spark", "burst", "mixed"])
+@pytest.mark.parametrize("name", ["genomics", "spark", "burst"])
 @pytest.mark.parametrize("held_out", [False, True])
 def test_a_mix_uses_one_side_of_the_split_only(name: str, held_out: bool) -> None:
     """With the flag nothing else, also where large traces may enter whole."""
