@@ -111,12 +111,13 @@ class Api:
         what comes back from here is empty.
 
         Overload (429, 5xx) and broken connections are retried. A create that is repeated after a
-        broken connection may find its own object: then the object is read and returned.
+        broken connection, or a 5xx such as a time-out, may find its own object: then the object is
+        read and returned.
         """
         assert self._session is not None, "use the client as `async with Api(...)`"
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": content_type, **({"Accept": BRIEF} if brief else {})}
-        broken = False
+        perhaps_done = False
         for attempt in range(self._attempts):
             last = attempt + 1 == self._attempts
             pause_s = min(3.0, 0.1 * 2**attempt) * random.uniform(0.7, 1.3)
@@ -136,17 +137,18 @@ class Api:
                         message=str(error),
                         call=f"{method} {path}",
                     ) from error
-                broken = True
+                perhaps_done = True
             else:
                 if status < 300:
                     return msgspec.json.decode(answer) if answer and not brief else {}
-                if broken and status == 409 and method == "POST":
+                if perhaps_done and status == 409 and method == "POST":
                     name = msgspec.json.decode(data or b"{}").get("metadata", {}).get("name")
                     if name:
                         return await self.call("GET", f"{path}/{name}")
                 early = self._sure_of_rights and status == 403 and b" cannot " in answer
                 if last or not (status in RETRIED or early):
                     raise _refusal(answer, status=status, call=f"{method} {path}")
+                perhaps_done = perhaps_done or status >= 500
             self.retries += 1
             await asyncio.sleep(pause_s)
         raise AssertionError("unreachable: the last attempt returns or raises")

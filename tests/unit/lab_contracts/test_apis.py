@@ -84,6 +84,44 @@ async def test_a_refusal_is_raised_with_its_words(serve: Serve) -> None:
     assert caught.value.status == 422
 
 
+@pytest.mark.parametrize("first", [504, None])
+async def test_a_create_that_was_carried_out_unheard_is_no_conflict(
+    serve: Serve, first: int | None
+) -> None:
+    """The answer was a time-out, or none at all: the second try finds the object of the first."""
+    calls: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        calls.append(request.method)
+        if request.method == "GET":
+            return web.json_response({"metadata": {"name": "a", "uid": "u"}})
+        if len(calls) > 1:
+            return web.json_response({"reason": "AlreadyExists"}, status=409)
+        if first is None:
+            assert request.transport is not None
+            request.transport.close()
+        return web.json_response({"reason": "Timeout"}, status=first or 200)
+
+    client = await serve("*", "/x{name:.*}", handler)
+
+    made = await client.create("/x", {"metadata": {"name": "a"}})
+
+    assert made["metadata"]["uid"] == "u"
+    assert calls == ["POST", "POST", "GET"]
+
+
+async def test_a_conflict_after_overload_is_one(serve: Serve) -> None:
+    """With 429 the server has done nothing, so the object is somebody else's."""
+    statuses = [429, 409]
+
+    async def handler(request: web.Request) -> web.Response:
+        return web.json_response({"reason": "No"}, status=statuses.pop(0))
+
+    client = await serve("POST", "/x", handler)
+    with pytest.raises(apis.ApiError, match="409"):
+        await client.create("/x", {"metadata": {"name": "a"}})
+
+
 async def test_deleting_what_is_gone_is_no_error(serve: Serve) -> None:
     """404 on delete is the wished state."""
 
