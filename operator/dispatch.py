@@ -43,7 +43,17 @@ def run(
     if name not in known:
         err.write(f"tiphys: no command {name!r}; `tiphys --help` lists the commands\n")
         return 2
-    command: Callable[[list[str]], int] = known[name].load()
+    try:
+        command: Callable[[list[str]], int] = known[name].load()
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "tiphys":
+            raise
+        extra = known[name].module.split(".")[1]
+        err.write(
+            f"tiphys {name}: there is no module {error.name!r} here; install the libraries of this "
+            f"command: pip install 'tiphys[{extra}]'\n"
+        )
+        return 2
     return command(rest)
 
 

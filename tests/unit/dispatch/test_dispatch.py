@@ -3,6 +3,7 @@
 import io
 import sys
 from importlib import metadata
+from typing import NoReturn
 
 import pytest
 
@@ -52,6 +53,38 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     """The sentence names the word that was wrong and where the right ones are listed."""
     expected = (2, "", "tiphys: no command 'gret'; `tiphys --help` lists the commands\n")
     assert expected == run("gret")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("tiphys.webhook.processes", "webhook"), ("tiphys.operator.commands.statuses", "operator")],
+)
+def test_a_command_without_its_libraries_names_what_installs_them(module: str, extra: str) -> None:
+    """Each image has the extra of its role alone, and a person may have none."""
+
+    class Needy(metadata.EntryPoint):
+        def load(self) -> NoReturn:
+            raise ModuleNotFoundError("No module named 'aiohttp'", name="aiohttp")
+
+    out, err = io.StringIO(), io.StringIO()
+    commands = [Needy("status", f"{module}:main", dispatch.GROUP)]
+    assert 2 == dispatch.run(["status"], commands, out=out, err=err)
+    assert err.getvalue() == (
+        "tiphys status: there is no module 'aiohttp' here; install the libraries of this command: "
+        f"pip install 'tiphys[{extra}]'\n"
+    )
+
+
+def test_a_module_of_ours_that_is_missing_is_no_matter_of_libraries() -> None:
+    """A broken installation is shown as it is."""
+
+    class Broken(metadata.EntryPoint):
+        def load(self) -> NoReturn:
+            raise ModuleNotFoundError("No module named 'tiphys.argo'", name="tiphys.argo")
+
+    commands = [Broken("status", "tiphys.operator.commands.statuses:main", dispatch.GROUP)]
+    with pytest.raises(ModuleNotFoundError, match=r"tiphys\.argo"):
+        dispatch.run(["status"], commands, out=io.StringIO(), err=io.StringIO())
 
 
 def test_the_version_is_the_installed_one() -> None:
