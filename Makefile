@@ -47,7 +47,8 @@ docs: ## build the pages of docs/ into build/docs; a broken link fails
 	@$(python) -m mkdocs build --strict --config-file .ci/mkdocs.yml
 
 clean: ## remove .venv, build/ and caches here; labs and built programs stay where they are
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist .pkg/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 test-unit: #+ tests without a control plane, with coverage: one to three minutes on two cores
