@@ -44,6 +44,8 @@ first comes at once."""
 MOST_BACKOFF_S = 300.0
 BACKOFF_RESET_S = 600.0
 """A run of this many simulated seconds starts the back-off anew (kubelet)."""
+GRACE_LOOK_S = 1.0
+"""Wall seconds after which a stopped pod's grace is looked up again."""
 REPORT_GRACE_S = 30.0
 """Wall seconds that a stopped pod has to report."""
 
@@ -312,12 +314,21 @@ class Lifecycle:
             raise
         if not task.done():
             task.cancel()
-            _, pending = await asyncio.wait({task}, timeout=self._grace_s)
-            if pending:
+            if not await self._ends_in_grace(task):
                 self._signal = 9
         if task.done() and not task.cancelled():
             return task.result()
         raise Stopped
+
+    async def _ends_in_grace(self, task: asyncio.Task[contracts.Outcome]) -> bool:
+        """Wait for stopped containers to end; who deletes a pod again may shorten their grace."""
+        began = self._clock.wall()
+        while not task.done():
+            left_s = began + self._grace_s - self._clock.wall()
+            if left_s <= 0:
+                return False
+            await asyncio.wait({task}, timeout=min(left_s, GRACE_LOOK_S))
+        return True
 
     async def _work(self) -> contracts.Outcome:
         """Start, run, and restart as the pod's policy says."""

@@ -46,6 +46,11 @@ def sized(item: apis.Object, cpu: str, memory: str = "1Gi") -> apis.Object:
     return {**item, "metadata": metadata, "spec": {**item["spec"], "containers": [container]}}
 
 
+def graced(item: apis.Object, grace_s: int) -> apis.Object:
+    """The object as it is deleted with a grace."""
+    return {**item, "metadata": {**item["metadata"], "deletionGracePeriodSeconds": grace_s}}
+
+
 async def started(world: World, item: apis.Object) -> lifecycles.Lifecycle:
     """Let a pod run."""
     life = world.begin(item)
@@ -172,8 +177,11 @@ async def test_a_deadline_that_is_set_later_ends_the_pod(tmp_path: Path) -> None
     assert 300 == pytest.approx(life.ended_s, abs=1.0)
 
 
-async def test_who_deletes_a_pod_may_give_it_another_grace(tmp_path: Path) -> None:
-    """2 seconds in place of the spec's 30."""
+@pytest.mark.parametrize(("first_s", "then_s", "lasts_s"), [(2, None, 2.0), (30, 5, 5.0)])
+async def test_who_deletes_a_pod_may_give_it_another_grace(
+    tmp_path: Path, first_s: int, then_s: int | None, lasts_s: float
+) -> None:
+    """In place of the spec's 30 seconds; who deletes it again may shorten it further."""
 
     class Stubborn(Sleeper):
         """Does not let itself be cancelled."""
@@ -191,7 +199,10 @@ async def test_who_deletes_a_pod_may_give_it_another_grace(tmp_path: Path) -> No
         life = await started(world, item := a_pod())
         before = asyncio.get_running_loop().time()
         gone = deleted(item)
-        life.update({**gone, "metadata": {**gone["metadata"], "deletionGracePeriodSeconds": 2}})
+        life.update(graced(gone, first_s))
+        await asyncio.sleep(1.5)
+        if then_s is not None:
+            life.update(graced(gone, then_s))
         await life.task
-        assert 2.0 == pytest.approx(asyncio.get_running_loop().time() - before, abs=0.1)
+        assert lasts_s == pytest.approx(asyncio.get_running_loop().time() - before, abs=0.1)
     assert [("Deleted", 137)] == [(r.reason, r.exit_code) for r in world.records()]
