@@ -104,7 +104,7 @@ def bench_demo(
             path = results.write(
                 "demo_seeds", seed=first_seed, speed=speed, figures=_figures(found, runs)
             )
-            click.echo(f"{name}, seed {seed}: {_said(found[name])}")
+            click.echo(f"{name}, seed {seed}: {_said(found[name], ended)}")
     click.echo(f"results  {path}\ndone in {(time.monotonic() - started) / 60:.0f} min")
 
 
@@ -158,6 +158,9 @@ def _figures(
             figures[f"{load}.{key}"] = round(mean, 4)
         if ratios:
             figures[f"{load}.seeds"] = len(ratios["equal_requests.mean_completion"])
+        figures[f"{load}.doubtful_runs"] = sum(
+            not row["valid"] or bool(row["problems"]) for row in runs if row["load"] == load
+        )
     figures["runs"] = [dict(row) for row in runs]
     return figures
 
@@ -193,12 +196,19 @@ def _written(folder: Path, load: str, ended: Mapping[str, arms.Ended]) -> None:
     pages.write(folder / f"{stem}.html", measured)
 
 
-def _said(ratios: Ratios) -> str:
+def _said(ratios: Ratios, ended: Mapping[str, arms.Ended]) -> str:
+    """Return what one load and seed came to; what does not count says so."""
+    doubtful = [
+        name
+        for name, item in ended.items()
+        if not item.measured.validity.valid or item.measured.problems
+    ]
+    caution = f"does not count ({', '.join(doubtful)} ran INVALID): " if doubtful else ""
     last = {key: values[-1] for key, values in ratios.items()}
     mean = comparisons.in_words(last["equal_requests.mean_completion"])
     p95 = comparisons.in_words(last["equal_requests.p95_completion"])
     gates = comparisons.in_words(last["fifo_gates.mean_completion"])
-    return f"mean completion {mean}, P95 {p95}; mere gates {gates}"
+    return f"{caution}mean completion {mean}, P95 {p95}; mere gates {gates}"
 
 
 def _rounded(value: float | None) -> float | None:

@@ -7,6 +7,7 @@ from lab import errors
 from lab.cli import arms, benches
 from lab.controlplane import states
 from tests.unit.reports import stages
+from tests.unit.reports import synthetic_runs as a
 
 RATIOS = {
     "equal_requests.mean_completion",
@@ -44,7 +45,7 @@ def test_each_load_gets_its_ratios_over_all_seeds(stage, tmp_path):
             **dict.fromkeys(RATIOS, 1.0),
             "opened_by_timeout": 0.0,
         }
-        assert 2 == read[f"{load}.seeds"]
+        assert (2, 0) == (read[f"{load}.seeds"], read[f"{load}.doubtful_runs"])
     assert "light, seed 2: mean completion +0 %, P95 +0 %; mere gates +0 %" in output
 
 
@@ -55,6 +56,19 @@ def test_every_run_is_told_with_its_seed_and_speed(stage, tmp_path):
     told = [(run["arm"], run["seed"], run["speed"]) for run in runs]
     names = ("default", "fifo_gates", "tiphys")
     assert [(name, seed, speed) for seed, speed in ((1, 30.0), (2, 5.0)) for name in names] == told
+
+
+def test_means_of_doubtful_runs_are_marked(stage, tmp_path):
+    """A control plane that was too slow says nothing about who schedules better."""
+    calls = [
+        a.a_call(0, "create", "workflows", "wf-0"),
+        *a.calls_of(a.a_pod())[1:],
+        a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=30.0),
+    ]
+    stage.run = a.a_run(calls=sorted(calls, key=lambda call: call.at))
+    output = bench(tmp_path, "--seeds", "1", "--load", "light")
+    assert 3 == results(tmp_path)["light.doubtful_runs"]
+    assert "does not count (default, fifo_gates, tiphys ran INVALID): mean completion" in output
 
 
 def test_only_tiphys_sees_a_warm_up_and_only_gates_have_a_policy(stage, tmp_path):
