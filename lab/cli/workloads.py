@@ -43,7 +43,7 @@ def options(command: Command) -> Command:
                 type=click.FloatRange(0, min_open=True),
                 default=1.0,
                 show_default=True,
-                help="Offered CPU work over what the cluster can do in the arrival window.",
+                help="Offered work (CPU or GPU) over what the cluster can do in the window.",
             ),
             click.option(
                 "--window",

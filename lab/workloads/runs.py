@@ -60,7 +60,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     window_s: float
     """Length of the arrival window."""
     overload: float
-    """Offered CPU work over what the cluster can do within the window (at node speeds)."""
+    """Offered work over what the cluster can do within the window (at node speeds); the larger of
+    CPU and GPU."""
     requested_load: float
     """The same with requests in place of use; the larger of CPU and memory."""
     held_out: bool

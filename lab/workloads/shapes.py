@@ -30,9 +30,14 @@ class Shape:
 
 
 def slug(program: str) -> str:
-    """Return a template name: `SAMTOOLS_SORT` is `samtools-sort`."""
+    """Return a template name: `SAMTOOLS_SORT` is `samtools-sort`.
+
+    A name without any letter that Kubernetes knows is `task`; `main` is the entrypoint's, not a
+    program's.
+    """
     split = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "-", program)
-    return re.sub(r"[^a-z0-9]+", "-", split.lower()).strip("-")[:40].strip("-")
+    name = re.sub(r"[^a-z0-9]+", "-", split.lower()).strip("-")[:40].strip("-")
+    return "main-task" if name == ROOT else name or "task"
 
 
 def shaped(tasks: Sequence[traces.TraceTask], *, word: str, lists_items: bool) -> Shape:

@@ -87,6 +87,7 @@ def test_program_names_become_template_names() -> None:
     assert "samtools-sort" == shapes.slug("SAMTOOLS_SORT")
     assert "filter-contams" == shapes.slug("filterContams")
     assert "sg1iter-decon" == shapes.slug("sG1IterDecon")
+    assert "task" == shapes.slug("作业") == shapes.slug("")
 
 
 @st.composite
@@ -118,8 +119,12 @@ def test_what_argo_makes_of_it_is_the_trace(
 @pytest.mark.parametrize("lists_items", [True, False])
 def test_steps_and_templates_have_names_of_their_own(lists_items: bool) -> None:
     """Argo refuses two tasks of one name in a DAG, and two templates of one name."""
-    tasks = (a_task("work-2"), a_task("work"), a_task("work", 1), a_task("work", 0))
+    tasks = (
+        *(a_task("work-2"), a_task("work"), a_task("work", 1), a_task("work", 0)),
+        a_task("main", 0),
+    )
     shape = shapes.shaped(tasks, word="chunk", lists_items=lists_items)
+    assert {graph.name for graph in shape.graphs}.isdisjoint(shape.templates)
     for graph in shape.graphs:
         names = [step.name for step in graph.steps]
         assert sorted(set(names)) == sorted(names)
