@@ -39,7 +39,8 @@ def corpus(
         return
     home = homes.home(name)
     state = states.load(home)
-    state.component(components.ARGO)
+    if not state.binaries.argo_manifests:
+        state.component(components.ARGO)  # says that it was left out
     found = examples.load(folder or Path(state.binaries.argo_examples))
     expectations.check(found, known)
     if unknown := sorted(set(names) - set(found)):
