@@ -9,7 +9,7 @@ definition serves all its runs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.workloads import draws, plans, programs, ratios
+from lab.workloads import draws, plans, programs, ratios, shapes
 
 MIB = 2**20
 GIB = 2**30
@@ -104,7 +104,7 @@ def program(
     version = draws.stream("version", family, name).randint(1, 9)
     return plans.Program(
         name=name,
-        image=f"registry.example/{family}/{name}:{version}.0",
+        image=f"registry.example/{shapes.slug(family)}/{name}:{version}.0",
         command=(name,),
         args=(f"--{word}", f"{{{{inputs.parameters.{word}}}}}", "--outdir", "/data/out"),
         parameters=(word,),

@@ -7,7 +7,7 @@ Pure: the same plan and speed give the same object. Wall time enters in one plac
 import json
 
 from lab.apis import Object
-from lab.workloads import plans
+from lab.workloads import plans, shapes
 from tiphys.models.domain import quantities
 
 API_VERSION = "argoproj.io/v1alpha1"
@@ -18,7 +18,8 @@ LIST_FILE = "/data/out/items.json"
 
 def workflow(plan: plans.WorkflowPlan, *, run: str = "", speed: float = 1.0) -> Object:
     """Return the Workflow object; `run` becomes its label."""
-    labels = {"app.kubernetes.io/name": plan.family, "app.kubernetes.io/part-of": plan.namespace}
+    family = shapes.slug(plan.family)
+    labels = {"app.kubernetes.io/name": family, "app.kubernetes.io/part-of": plan.namespace}
     if run:
         labels[RUN_LABEL] = run
     spec: Object = {

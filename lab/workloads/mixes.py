@@ -26,6 +26,7 @@ from lab.workloads import (
     programs,
     ratios,
     recordings,
+    shapes,
     summaries,
     traces,
     trainings,
@@ -35,7 +36,9 @@ from lab.workloads.readers import alibaba, cws, openb, pegasus, tpch, wfinstance
 
 GIB = 2**30
 TAG = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
-"""30 characters at most: with family and number behind it a name stays within a label's 63."""
+MOST_FAMILY = 28
+"""Characters of the family in a workflow's name, which must stay within a label's 63: the tag has
+30 at most, the number three, and a `-` stands between."""
 RESEARCH = (
     authors.Tenant(namespace="research", share=0.5, deadline_factor=6.0),
     authors.Tenant(
@@ -265,7 +268,7 @@ def generate(
         key = (draft.tenant.namespace, draft.family)
         plan = drafts.planned(
             draft,
-            name=f"{tag}-{draft.family}-{number:03d}",
+            name=f"{tag}-{shapes.slug(draft.family)[:MOST_FAMILY].strip('-')}-{number:03d}",
             arrival_s=arrival_s,
             written={template: written[*key, template] for template in draft.shape.templates},
         )

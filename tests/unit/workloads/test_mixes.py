@@ -1,6 +1,7 @@
 """The named workloads: the same seed gives the same bytes, and every one is sound."""
 
 import hashlib
+import re
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,9 @@ import pytest
 
 from lab import apis, catalogs, errors, truths
 from lab.workloads import manifests, mixes, packs, plans, shapes, summaries
+from lab.workloads.readers import cws, pegasus, wfinstances
 from tests.unit.workloads import expansions, tellings
+from tests.unit.workloads.packs_made import a_pack, a_row
 
 SAMPLE = packs.Pack(root=packs.SAMPLE, sample=True)
 
@@ -171,6 +174,30 @@ def test_a_tag_that_no_name_can_begin_with_is_refused(tag: str) -> None:
     """Before anything is written or submitted."""
     with pytest.raises(errors.UsageError, match=r"cannot begin with .* --tag 1 to 30 of a-z"):
         made("uniform", tag=tag)
+
+
+def test_families_of_any_name_make_names_that_kubernetes_takes(tmp_path: Path) -> None:
+    """A pack of somebody's own has families that nobody here knows, so it needs the flag."""
+    rows = [a_row(app=app, id=f"own/{app}") for app in ("My Pipeline 2.0", "作业", "long-" * 20)]
+    left_out = {
+        "id": "open",
+        "app": "bwa",
+        "tasks": [{"name": "a", "process": "a", "p": [], "rt": 1}],
+    }
+    files = {wfinstances.FILE: rows, pegasus.FILE: [left_out], cws.DAGS: [left_out]}
+    pack = a_pack(tmp_path, files)
+    wish = mixes.Wish(workflows=12, seed=1, pack=pack, held_out=True)
+    cluster = catalogs.load("mixed")
+    workload = mixes.generate(mixes.find("genomics"), wish, tag="t" * 30, cluster=cluster)
+    assert {"My Pipeline 2.0", "作业", "long-" * 20} == {plan.family for plan in workload.workflows}
+    valid = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+    for item in objects(workload):
+        labels = item["metadata"]["labels"]
+        assert all(map(valid.fullmatch, (item["metadata"]["name"], *labels.values())))
+        images = [
+            one["container"]["image"] for one in item["spec"]["templates"] if "dag" not in one
+        ]
+        assert all(image.isascii() and " " not in image for image in images)
 
 
 def test_uniform_has_the_pods_asked_for() -> None:
