@@ -194,6 +194,15 @@ def _dated(
     return dated
 
 
+def contradicts(pod: apis.Object, written: apis.Object) -> bool:
+    """Whether a pod's object says otherwise of a condition than the status that we wrote last."""
+    there = {item["type"]: item for item in pod.get("status", {}).get("conditions") or ()}
+    return any(
+        item["type"] in there and there[item["type"]]["status"] != item["status"]
+        for item in written["conditions"]
+    )
+
+
 def earlier(pod: apis.Object, container: apis.Object) -> Facts:
     """Return the facts that a pod's object holds from an earlier life of the node.
 

@@ -69,6 +69,11 @@ class Worker:
         """Take the object as it is now; a deletion begins, or is hurried on."""
         self.pod = self.room.pod = pod
         self.room.look_again()
+        if self._written is not None and statuses.contradicts(pod, self._written):
+            # Of a node that was silent for a while the node controller says that its pods are not
+            # ready; that they are is for the node to say.
+            self._written = None
+            self._conditions = pod["status"]["conditions"]
         self._note_change()
         if pod["metadata"].get("deletionTimestamp"):
             self._end_within(pods.grace_s(pod))

@@ -155,6 +155,21 @@ async def test_liveness_restarts_and_readiness_only_tells(pods: Pods) -> None:
     assert 0 != state(again)["lastState"]["terminated"]["exitCode"]
 
 
+async def test_a_pod_that_others_call_unready_is_ready_again(pods: Pods) -> None:
+    """As after an outage, when the node controller had not heard of the node for a while."""
+    await pods.create(a_pod("calm", a_container()))
+    before = await pods.ready("calm")
+    unready = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
+
+    await pods.api.patch(
+        f"{pods.path}/pods/calm/status",
+        {"status": {"conditions": [unready]}},
+        content_type=apis.STRATEGIC_PATCH,
+    )
+
+    assert state(before) == state(await pods.ready("calm"))
+
+
 async def test_a_pod_is_ended_at_its_deadline(pods: Pods) -> None:
     """`activeDeadlineSeconds` counts from its start."""
     await pods.create(a_pod("late", a_container(), activeDeadlineSeconds=2))

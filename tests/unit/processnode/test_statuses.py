@@ -118,3 +118,22 @@ def test_what_had_ended_stays_as_it_ended():
     pod = a.a_pod()
     pod["status"]["containerStatuses"] = [facts.shown()]
     assert ended == statuses.earlier(pod, a.a_container()).ended
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ([("Ready", "True"), ("Initialized", "True")], False),
+        ([("Ready", "False"), ("Initialized", "True")], True),
+        ([("Ready", "True"), ("PodScheduled", "False")], False),
+        ([], False),
+    ],
+)
+def test_what_others_say_of_our_conditions_is_seen(there, expected):
+    """Conditions that are not ours are theirs; one that is absent may be on its way."""
+    written = {
+        "conditions": [{"type": kind, "status": "True"} for kind in ("Ready", "Initialized")]
+    }
+    conditions = [{"type": kind, "status": status} for kind, status in there]
+    pod = a.a_pod() | {"status": {"conditions": conditions}}
+    assert expected == statuses.contradicts(pod, written)
