@@ -14,6 +14,7 @@ import pytest
 from lab import apis, homes, journals, truths
 from lab.reports import sources
 from lab.workloads import manifests, mixes, packs, runs, submissions
+from tests.lab import polls
 from tests.unit.workloads import tellings
 
 SAMPLE = ("--data", str(packs.SAMPLE))
@@ -119,56 +120,56 @@ def test_pods_find_their_truth_and_grow_after_an_oom_kill(lab):
         assert (item.reason == "OOMKilled") == (peak > limit), item
 
 
-async def test_no_api_object_ever_holds_a_truth(lab: homes.Home, api: apis.Api) -> None:
-    """All that the API server has, of every kind, read again and again while a run goes on.
+async def test_no_api_object_ever_holds_a_truth(lab: homes.Home) -> None:
+    """Every state of every object of every kind, watched from before a run to its end.
 
     Sizes of images are no secret: a kubelet lists them in the status of its Node.
     """
-    told = ("genomics", *SAMPLE, "--workflows", "3", "--seed", "11", "--name", lab.name)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "lab", "run", *told), stdout=asyncio.subprocess.DEVNULL
-    )
-    paths = await _collections(api)
-    found: dict[str, str] = {}
-    """Each number that the API server has shown, and where last."""
-    pods: set[tuple[str, str]] = set()
-    try:
-        ended = False
-        while not ended:
-            ended = process.returncode is not None
-            for path in paths:
-                listed = await api.get(path)
-                text = msgspec.json.encode(listed).decode()
-                found |= dict.fromkeys(tellings.numbers_in(text), path)
-                assert "/reference" not in text, path
-                if path == "/api/v1/pods":
-                    pods |= {
-                        (item["metadata"]["namespace"], item["metadata"]["name"])
-                        for item in listed["items"]
-                    }
-            await asyncio.sleep(0.1)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-    record = runs.read(runs.path(lab, "genomics-s11"))
-    ran = {(item.namespace, item.name) for item in pods_of(lab, record)}
-    assert len(ran & pods) > 0.8 * len(ran)
+    told = ("genomics", *SAMPLE, "--workflows", "3", "--seed", "11")
+    numbers: dict[str, str] = {}
+    """Each number that was seen, and in which collection."""
+    pods: set[str] = set()
+    async with apis.Api(lab.kubeconfig, connections=200) as api, asyncio.TaskGroup() as group:
+        watches = [
+            group.create_task(_seen(api, path, numbers=numbers, pods=pods))
+            for path in await _collections(api)
+        ]
+        record = await asyncio.to_thread(run_mix, lab, *told, run="genomics-s11")
+        ran = {item.name for item in pods_of(lab, record)}
+
+        async def all_seen() -> bool:
+            return ran <= pods
+
+        await polls.until(all_seen, within_s=60.0)
+        for watch in watches:
+            watch.cancel()
     for truth in truths.read(submissions.truths_path(lab, record.run)):
         secret = msgspec.structs.replace(truth, image_bytes=0.0)
-        said = tellings.told_by_nothing_else(secret) & found.keys()
-        assert not said, f"{truth.workflow}.{truth.task}: {[(word, found[word]) for word in said]}"
+        said = tellings.told_by_nothing_else(secret) & numbers.keys()
+        assert not said, f"{truth.workflow}.{truth.task}: {[(one, numbers[one]) for one in said]}"
+
+
+async def _seen(api: apis.Api, path: str, *, numbers: dict[str, str], pods: set[str]) -> None:
+    """Watch a collection, and note the numbers of its objects and the names of pods."""
+    async for kind, item in api.watch(path):
+        if kind == "LISTED":
+            continue
+        text = msgspec.json.encode(item).decode()
+        assert "/reference" not in text, path
+        numbers.update(dict.fromkeys(tellings.numbers_in(text), path))
+        if path == "/api/v1/pods":
+            pods.add(item["metadata"]["name"])
 
 
 async def _collections(api: apis.Api) -> list[str]:
-    """Return the path of every collection that can be listed, of all groups."""
+    """Return the path of every collection that can be watched, of all groups."""
     groups = (await api.get("/apis"))["groups"]
     roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
     return [
         f"{root}/{resource['name']}"
         for root in roots
         for resource in (await api.get(root))["resources"]
-        if "list" in resource["verbs"] and "/" not in resource["name"]
+        if "watch" in resource["verbs"]
     ]
 
 
