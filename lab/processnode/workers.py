@@ -46,6 +46,8 @@ class Worker:
         )
         self._conditions: list[apis.Object] = status.get("conditions") or []
         self._written: apis.Object | None = None
+        self._version = 0
+        """Of the object that our last status made; what is older says nothing about it."""
         self._dirty = asyncio.Event()
         self._stop = asyncio.Event()
         self._deadline: containers.Deadline | None = None
@@ -69,14 +71,22 @@ class Worker:
         """Take the object as it is now; a deletion begins, or is hurried on."""
         self.pod = self.room.pod = pod
         self.room.look_again()
-        if self._written is not None and statuses.contradicts(pod, self._written):
-            # Of a node that was silent for a while the node controller says that its pods are not
-            # ready; that they are is for the node to say.
-            self._written = None
-            self._conditions = pod["status"]["conditions"]
+        self._hear_others()
         self._note_change()
         if pod["metadata"].get("deletionTimestamp"):
             self._end_within(pods.grace_s(pod))
+
+    def _hear_others(self) -> None:
+        """Write the status again where somebody has said otherwise since.
+
+        Of a node that was silent for a while the node controller says that its pods are not ready;
+        that they are is for the node to say.
+        """
+        newer = int(self.pod["metadata"]["resourceVersion"]) > self._version
+        if newer and self._written is not None and statuses.contradicts(self.pod, self._written):
+            self._written = None
+            self._conditions = self.pod["status"]["conditions"]
+            self._dirty.set()
 
     def gone(self) -> None:
         """The object is gone: end what runs, and write nothing more."""
@@ -259,7 +269,7 @@ class Worker:
             return True
         body = {"metadata": {"uid": pods.uid(self.pod)}, "status": status}
         try:
-            await self._ground.api.patch(
+            answer = await self._ground.api.patch(
                 f"{pods.path(self.pod)}/status", body, content_type=apis.STRATEGIC_PATCH
             )
         except apis.ApiError as error:
@@ -267,8 +277,10 @@ class Worker:
                 logger.warning("status of %s not written: %s", pods.name(self.pod), error)
             # A refusal stands; what was not answered is worth another try.
             return bool(error.status) and error.status not in apis.RETRIED
+        self._version = int(answer["metadata"]["resourceVersion"])
         self._written = status
         self._conditions = status["conditions"]
+        self._hear_others()  # of whom we may have heard before our own answer
         return True
 
     def _phase(self, main: list[statuses.Facts]) -> str:
