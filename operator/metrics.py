@@ -88,6 +88,13 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.webhook_exposed = prometheus.Gauge(
+            f"{PREFIX}_webhook_exposed",
+            "1 while any pod reaches a webhook whose callers show no certificate; by configuration",
+            ("configuration",),
+            registry=self.registry,
+        )
+
     def watched(self, kind: str, event: str) -> None:
         """Count an event of a watch."""
         self.watch_events.labels(kind, event).inc()

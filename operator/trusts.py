@@ -7,23 +7,29 @@ and hand what they hold to whoever serves; nothing is mounted, no listener is cl
 
 import asyncio
 import base64
-from collections.abc import Callable
+import urllib.parse
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from tiphys.models.domain import errors
-from tiphys.models.wire import keys
-from tiphys.operator import apis, certificates, clocks, elections, metrics, settings
+from tiphys.models.wire import keys, paths
+from tiphys.operator import apis, certificates, clocks, elections, exposures, metrics, settings
 from tiphys.operator import keys as rotations
 
-RINGS = {"tiphys-keys": keys.OPERATOR_FIELD, "tiphys-webhook-keys": keys.WEBHOOK_FIELD}
+WEBHOOK_RING = "tiphys-webhook-keys"
+RINGS = {"tiphys-keys": keys.OPERATOR_FIELD, WEBHOOK_RING: keys.WEBHOOK_FIELD}
 """Secrets with private rings, and where their public halves stand."""
 PUBLIC = "tiphys-public-keys"
 AUTHORITY = "tiphys-ca"
 OPERATOR_LEAF = "tiphys-operator-tls"
 LEAVES = {OPERATOR_LEAF: "tiphys-operator", "tiphys-webhook-tls": "tiphys-webhook"}
 """Secrets with leaves, and the Services that they are for."""
-CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+CONFIGURATIONS = {
+    "mutatingwebhookconfigurations": paths.MUTATE,
+    "validatingwebhookconfigurations": paths.VALIDATE,
+}
+"""Kinds of webhook configurations, and the paths of the webhook that they name."""
 CONFIGURATION = "tiphys"
 LABELS = {"app.kubernetes.io/name": "tiphys"}
 LOOK_S = 60.0
@@ -43,8 +49,11 @@ class Keeper:
         chosen: settings.OperatorSettings,
         clock: clocks.Clock,
         measured: metrics.Metrics,
+        reached: Callable[[str, int], Awaitable[bool]] = exposures.reached,
     ) -> None:
+        """`reached` says whether a host and port can be connected to from here."""
         self._api = api
+        self._reached = reached
         self._election = election
         self._chosen = chosen
         self._clock = clock
@@ -66,13 +75,16 @@ class Keeper:
 
     async def once(self) -> None:
         """Bring all of it to what it shall be now."""
-        await self._rings()
+        rings = await self._rings()
         root = await self._certificates()
+        segment = paths.current(rings[WEBHOOK_RING], self._clock.now())
         for kind in CONFIGURATIONS:
-            await self._bundle(kind, root[certificates.CA])
+            await self._configure(kind, root[certificates.CA], segment)
 
-    async def _rings(self) -> None:
+    async def _rings(self) -> dict[str, keys.Ring]:
+        """Bring the rings up to date and return them."""
         public: dict[str, str] = {}
+        rings: dict[str, keys.Ring] = {}
         for name, field in RINGS.items():
             held, files = await self._secret(name)
             ring = keys.read(files.get(keys.RING_FIELD, b'{"keys":[]}'), where=f"Secret {name}")
@@ -80,6 +92,7 @@ class Keeper:
             if wanted != ring:
                 await self._write(name, held, {keys.RING_FIELD: keys.write(wanted).encode()})
                 log.info("renewed a key ring", ring=name, keys=len(wanted.keys))
+            rings[name] = wanted
             public[field] = keys.write(wanted.public())
             self._measured.key_expiry_seconds.labels(name).set(wanted.keys[-1].not_after)
         path = f"/api/v1/namespaces/{self._chosen.namespace}/configmaps"
@@ -89,6 +102,7 @@ class Keeper:
             known = {"metadata": {"name": PUBLIC, "labels": LABELS}}
         if known.get("data") != public:
             await self._put(path, {**known, "data": public})
+        return rings
 
     async def _certificates(self) -> certificates.Files:
         now, chosen = self._clock.now(), self._chosen.certificates
@@ -114,24 +128,53 @@ class Keeper:
             self._expiry(name, leaf)
         return root
 
-    async def _bundle(self, kind: str, bundle: bytes) -> None:
-        """Set caBundle on each webhook of a configuration; one that is not there is no error."""
+    async def _configure(self, kind: str, bundle: bytes, segment: str) -> None:
+        """Set caBundle on each webhook of a configuration; one that is not there is no error.
+
+        Where the chart says that the API server shows no certificate, also the path with the
+        secret `segment`.
+        """
         path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{CONFIGURATION}"
         try:
             known = await self._api.get(path)
         except apis.NotFoundError:
             return
-        text = base64.b64encode(bundle).decode()
+        uncertified = _uncertified(known)
+        secret = f"{CONFIGURATIONS[kind]}/{segment}" if uncertified else ""
         changes: list[dict[str, object]] = []
+        exposed = False
         for place, webhook in enumerate(known.get("webhooks") or ()):
-            if webhook["clientConfig"].get("caBundle") != text:
+            client = webhook["clientConfig"]
+            given = {
+                "caBundle": base64.b64encode(bundle).decode(),
+                **_addressed(client, CONFIGURATIONS[kind], secret),
+            }
+            exposed |= uncertified and await self._reached(*exposures.address(client))
+            differing = {key: value for key, value in given.items() if client.get(key) != value}
+            if differing:
                 at = f"/webhooks/{place}"
                 changes.append({"op": "test", "path": f"{at}/name", "value": webhook["name"]})
-                changes.append({"op": "add", "path": f"{at}/clientConfig/caBundle", "value": text})
+                changes += [
+                    {"op": "add", "path": f"{at}/clientConfig/{key}", "value": value}
+                    for key, value in differing.items()
+                ]
+        if uncertified:
+            changes += self._exposure(known, kind, exposed=exposed)
         if changes:
             self._election.fence()
             await self._api.patch(path, changes, content_type=apis.JSON_PATCH)
-            log.info("set caBundle", configuration=kind)
+            log.info("set caBundle and path", configuration=kind, secret_path=uncertified)
+
+    def _exposure(self, known: apis.Object, kind: str, *, exposed: bool) -> list[dict[str, object]]:
+        """Tell who reaches a webhook without client certificates; return what is to be noted."""
+        self._measured.webhook_exposed.labels(kind).set(exposed)
+        if exposed:
+            log.warning("any pod reaches the webhook: no network policy holds", configuration=kind)
+        noted = str(exposed).lower()
+        if known["metadata"]["annotations"].get(paths.EXPOSED) == noted:
+            return []
+        at = f"/metadata/annotations/{paths.EXPOSED.replace('/', '~1')}"
+        return [{"op": "add", "path": at, "value": noted}]
 
     def _expiry(self, name: str, files: certificates.Files) -> None:
         ends_at = certificates.ends_at(files[certificates.CERTIFICATE])
@@ -234,6 +277,25 @@ class Follower:
         files = decoded(secret)
         self._served(files)
         self.leaf = files
+
+
+def _uncertified(configuration: apis.Object) -> bool:
+    """Say whether the chart was told that the API server shows no client certificate."""
+    annotations = configuration["metadata"].get("annotations") or {}
+    return annotations.get(paths.CLIENTS) == paths.NONE
+
+
+def _addressed(client: apis.Object, call: str, secret: str) -> apis.Object:
+    """Return what of a clientConfig names the path `secret` (empty: as the chart has it).
+
+    In a URL everything from `call`, which is `/mutate` or `/validate`, is replaced.
+    """
+    if not secret:
+        return {}
+    if "url" in client:
+        parts = urllib.parse.urlsplit(client["url"])
+        return {"url": parts._replace(path=parts.path.rpartition(call)[0] + secret).geturl()}
+    return {"service": {**client["service"], "path": secret}}
 
 
 def decoded(secret: apis.Object) -> dict[str, bytes]:

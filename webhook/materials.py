@@ -41,10 +41,9 @@ class Materials:
     operator_ring: keys.Ring = NO_KEYS
     """Public halves."""
 
-    @property
-    def serves(self) -> bool:
-        """Say whether a TLS listener can be made of it."""
-        return self.tls is not None and bool(self.client_authority)
+    def serves(self, *, certified: bool) -> bool:
+        """Say whether a TLS listener can be made of it, for callers with a certificate or not."""
+        return self.tls is not None and (bool(self.client_authority) or not certified)
 
     def signs_and_checks(self, at: float) -> bool:
         """Say whether both rings have a key for `at`, unix seconds."""
@@ -77,13 +76,14 @@ class Keeper:
             self._changed(changed)
 
 
-def server_context(materials: Materials) -> ssl.SSLContext:
-    """Return what the listener uses: a client certificate is needed, TLS 1.2 at least."""
+def server_context(materials: Materials, *, certified: bool) -> ssl.SSLContext:
+    """Return what the listener uses, TLS 1.2 at least; `certified`: callers show a certificate."""
     assert materials.tls is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=materials.client_authority.decode("ascii"))
+    if certified:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=materials.client_authority.decode("ascii"))
     # A resumed session would skip the check against an authority that was withdrawn since.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET

@@ -17,7 +17,8 @@ OUTCOMES = (
 """How a mutating call ended; `other`: no creation of a named pod of a Workflow."""
 VERDICTS = ("none", "held", "disabled", "failed", *checks.Fault)
 """How a validating call ended; `none`: without a decision, `held`: with a good one."""
-REFUSED_CALLS = ("subject", "path", "too-large", "slow", "malformed")
+REFUSED_CALLS = ("subject", "path", "secret", "too-large", "slow", "malformed")
+"""Why a call was refused or cut; `secret`: the right path without the right secret part."""
 PARTS = ("tls", "clients", "ring", "operator_ring")
 BUCKETS_S = (0.001, 0.002, 0.004, 0.006, 0.01, 0.015, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2)
 
@@ -78,6 +79,11 @@ class Metrics:
         self.expires_at = prometheus_client.Gauge(
             "tiphys_webhook_certificate_expires_timestamp_seconds",
             "Unix seconds at which the own certificate ends.",
+            registry=registry,
+        )
+        self.certified = prometheus_client.Gauge(
+            "tiphys_webhook_client_certificates_required",
+            "1 while callers have to show a certificate, 0 while a secret path stands in for it.",
             registry=registry,
         )
         self.reloads = prometheus_client.Counter(

@@ -15,6 +15,7 @@ from pathlib import Path
 from aiohttp import web
 
 from tiphys.models.domain import errors
+from tiphys.models.wire import paths
 from tiphys.webhook import (
     admissions,
     breakers,
@@ -83,8 +84,17 @@ async def running(chosen: settings.Settings, environ: Mapping[str, str]) -> Asyn
         metrics=counted,
         disabled=disabled,
     )
+    certified = chosen.clients.certified
+
+    def segment_holds(segment: str) -> bool:
+        return paths.honours(keeper.current.ring, segment, time.time())
+
     listener = servers.Listener(
-        effects, subjects=chosen.clients.subjects, limits=chosen.limits, counted=counted
+        effects,
+        subjects=chosen.clients.subjects,
+        segment_holds=None if certified else segment_holds,
+        limits=chosen.limits,
+        counted=counted,
     )
     health = healths.Health(
         current=lambda: keeper.current,
@@ -101,7 +111,7 @@ async def running(chosen: settings.Settings, environ: Mapping[str, str]) -> Asyn
     )
     tasks = [
         asyncio.create_task(_followed(chosen, keeper, account)),
-        asyncio.create_task(_adopted(keeper, changed, listener, counted)),
+        asyncio.create_task(_adopted(keeper, changed, listener, counted, certified=certified)),
     ]
     if not disabled:
         tasks.append(
@@ -111,6 +121,12 @@ async def running(chosen: settings.Settings, environ: Mapping[str, str]) -> Asyn
         "webhook started",
         extra={"values": {"port": listener.port, "health": health_port, "disabled": disabled}},
     )
+    counted.certified.set(certified)
+    if not certified:
+        _log.warning(
+            "callers show no certificate: a secret path and the network keep strangers out",
+            extra={"values": {"clients": str(chosen.clients.certificates)}},
+        )
     try:
         yield Process(
             listener=listener,
@@ -143,10 +159,11 @@ async def _until_ended(chosen: settings.Settings, environ: Mapping[str, str]) ->
 async def _followed(
     chosen: settings.Settings, keeper: materials.Keeper, account: sources.Account | None
 ) -> None:
+    certified = chosen.clients.certified
     if chosen.files is not None:
-        await sources.follow_files(chosen.files, keeper)
+        await sources.follow_files(chosen.files, keeper, certified=certified)
     elif account is not None:
-        await sources.follow_cluster(chosen.cluster, keeper, account)
+        await sources.follow_cluster(chosen.cluster, keeper, account, certified=certified)
 
 
 async def _adopted(
@@ -154,6 +171,8 @@ async def _adopted(
     changed: asyncio.Event,
     listener: servers.Listener,
     counted: metrics.Metrics,
+    *,
+    certified: bool,
 ) -> None:
     """Give the listener every new certificate; for ever."""
     served: tuple[object, ...] = ()
@@ -162,10 +181,12 @@ async def _adopted(
         changed.clear()
         held = keeper.current
         counted.reloads.inc()
-        if held.tls is None or not held.serves or served == (held.tls, held.client_authority):
+        if held.tls is None or not held.serves(certified=certified):
+            continue
+        if served == (held.tls, held.client_authority):
             continue
         try:
-            await listener.adopt(materials.server_context(held))
+            await listener.adopt(materials.server_context(held, certified=certified))
         except (OSError, errors.TiphysError) as error:
             _log.error("listener not renewed", extra={"values": {"why": str(error)}})
             continue

@@ -4,6 +4,9 @@ Certificates are renewed by a second server on a copy of the same socket: connec
 its queue are taken by whichever is there, and the old server is ended only then. A connection made
 with the old certificates answers its next call with `Connection: close`, so that an authority that
 was withdrawn is gone after one more call. TLS sessions are never resumed.
+
+A caller is known by its certificate; where the API server cannot show one, by the secret part of
+the path that it was given (`models/wire/paths.py`), and for everybody else there is no such page.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from aiohttp import web
 
 from tiphys.models.domain import errors
+from tiphys.models.wire import paths
 from tiphys.webhook import admissions, metrics, reviews, settings
 
 _log = logging.getLogger(__name__)
@@ -24,6 +28,7 @@ GOODBYE_S = 0.5
 GOODBYE_STEP_S = 0.01
 LINGER_S = 1.0
 """How long the rest of a refused body is read, so that the answer is seen."""
+NO_SUCH_PAGE = "POST /mutate or /validate"
 
 Subject = frozenset[tuple[str, str]]
 _SHORT = {
@@ -52,10 +57,13 @@ class Listener:
         effects: admissions.Effects,
         *,
         subjects: Iterable[str],
+        segment_holds: Callable[[str], bool] | None,
         limits: settings.Limits,
         counted: metrics.Metrics,
     ) -> None:
+        """`segment_holds` judges the secret part of a path; None where certificates are shown."""
         self._effects = effects
+        self._segment_holds = segment_holds
         self._subjects = frozenset(subject(text) for text in subjects)
         self._limits = limits
         self._metrics = counted
@@ -143,7 +151,9 @@ class Listener:
         try:
             response = await self._answered(request)
         except Exception:
-            _log.exception("call failed", extra={"values": {"path": request.path[:40]}})
+            # Never more of the path: what comes after it may be the secret.
+            call = "/" + request.path.lstrip("/").partition("/")[0][:40]
+            _log.exception("call failed", extra={"values": {"path": call}})
             response = web.Response(status=500, text="fault of the webhook")
             response.force_close()
         transport = request.transport
@@ -154,13 +164,19 @@ class Listener:
         return response
 
     async def _answered(self, request: web.BaseRequest) -> web.Response:
-        transport = request.transport
-        shown = transport.get_extra_info("peercert") if transport is not None else None
-        if _subject_of(shown) not in self._subjects:
-            return self._refused("subject", 403, "this client certificate may not call here")
-        answer = _CALLS.get(request.path)
+        path, segment = request.path, ""
+        if self._segment_holds is not None:
+            path, _, segment = request.path.rpartition("/")
+        else:
+            transport = request.transport
+            shown = transport.get_extra_info("peercert") if transport is not None else None
+            if _subject_of(shown) not in self._subjects:
+                return self._refused("subject", 403, "this client certificate may not call here")
+        answer = _CALLS.get(path)
         if answer is None or request.method != "POST":
-            return self._refused("path", 404, "POST /mutate or /validate")
+            return self._refused("path", 404, NO_SUCH_PAGE)
+        if self._segment_holds is not None and not self._segment_holds(segment):
+            return self._refused("secret", 404, NO_SUCH_PAGE)
         try:
             async with asyncio.timeout(self._limits.read_s):
                 body = await self._body(request)
@@ -202,8 +218,8 @@ async def _validated(review: reviews.Review, effects: admissions.Effects) -> byt
 
 
 _CALLS: dict[str, Callable[[reviews.Review, admissions.Effects], Awaitable[bytes]]] = {
-    "/mutate": admissions.mutate,
-    "/validate": _validated,
+    paths.MUTATE: admissions.mutate,
+    paths.VALIDATE: _validated,
 }
 
 

@@ -5,6 +5,7 @@ has a whole file). Everything has a default that suits the chart.
 """
 
 import dataclasses
+import enum
 import types
 import typing
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from tiphys.models.domain import errors
+from tiphys.models.wire import paths
 
 T = typing.TypeVar("T", int, float)
 
@@ -35,12 +37,28 @@ class Listen:
     """`/metrics`, `/healthz`, `/readyz`, plain HTTP.  0 takes a free one."""
 
 
+class Certificates(enum.StrEnum):
+    """Whether callers show a certificate."""
+
+    REQUIRED = paths.REQUIRED
+    NONE = paths.NONE
+    """Only where the API server cannot have one: a secret part of the path stands in for it, which
+    is weaker (ADR 0037)."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
     """Who may call."""
 
+    certificates: Certificates = Certificates.REQUIRED
+    """Whether a client certificate is needed."""
     subjects: tuple[str, ...] = ("O=system:apiserver,CN=kube-apiserver",)
     """Subjects of client certificates, `KEY=VALUE` joined by commas, in any order of keys."""
+
+    @property
+    def certified(self) -> bool:
+        """Say whether callers have to show a certificate."""
+        return self.certificates is Certificates.REQUIRED
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +116,8 @@ class Files:
     key: str
     authority: str
     """PEM: who signed the operator's certificate."""
-    client_authority: str
-    """PEM: who signs the API server's client certificate."""
+    client_authority: str = ""
+    """PEM: who signs the API server's client certificate; not read where none is shown."""
     ring: str
     """The webhook's own ring, with private halves."""
     operator_ring: str
@@ -197,6 +215,12 @@ def _value(
         return tuple(value)
     if hint is str and isinstance(value, str):
         return value
+    if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
+        if value not in list(hint):
+            raise errors.InputError(
+                f"{where}: expected {' or '.join(hint)}, got {str(value)[:40]!r}"
+            )
+        return hint(str(value))
     if hint in (int, float) and type(value) in (int, float):
         number = typing.cast("float", value)
         # Written this way round, NaN is outside as well.

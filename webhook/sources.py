@@ -31,16 +31,17 @@ WATCH_S = 240
 LONGEST_EVENT = 4 * 2**20
 
 
-async def follow_files(files: settings.Files, keeper: materials.Keeper) -> None:
+async def follow_files(files: settings.Files, keeper: materials.Keeper, *, certified: bool) -> None:
     """Offer every part now and whenever a file has changed; for ever."""
     while True:
-        read_files(files, keeper)
+        read_files(files, keeper, certified=certified)
         await asyncio.sleep(files.poll_s)
 
 
-def read_files(files: settings.Files, keeper: materials.Keeper) -> None:
+def read_files(files: settings.Files, keeper: materials.Keeper, *, certified: bool) -> None:
     """Offer what the files hold now; one that cannot be read is as if it were empty."""
-    keeper.offer("clients", {"ca.crt": _content(files.client_authority)})
+    if certified:
+        keeper.offer("clients", {"ca.crt": _content(files.client_authority)})
     pair = {
         "tls.crt": _content(files.certificate),
         "tls.key": _content(files.key),
@@ -59,15 +60,16 @@ def _content(path: str) -> bytes:
 
 
 async def follow_cluster(
-    chosen: settings.Cluster, keeper: materials.Keeper, account: "Account"
+    chosen: settings.Cluster, keeper: materials.Keeper, account: "Account", *, certified: bool
 ) -> None:
     """Offer every part as the API has it, now and whenever it changes; for ever."""
-    watched = (
+    watched = [
         ("secrets", chosen.tls_secret, "tls"),
         ("secrets", chosen.ring_secret, "ring"),
         ("configmaps", chosen.public_config_map, "operator_ring"),
-        ("configmaps", chosen.client_authority_config_map, "clients"),
-    )
+    ]
+    if certified:
+        watched.append(("configmaps", chosen.client_authority_config_map, "clients"))
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=WATCH_S + 30)
     async with (
         aiohttp.ClientSession(base_url=account.server, timeout=timeout) as session,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tiphys.models.wire import paths
 from tiphys.operator import settings, trusts
 from tiphys.operator.commands import sessions
 
@@ -40,7 +41,28 @@ def of(seen: Mapping[str, sessions.Json], missing: frozenset[str]) -> sessions.J
         for kind in trusts.CONFIGURATIONS
         if kind in missing or kind in seen
     }
+    noted = [_notes(seen[kind]) for kind in trusts.CONFIGURATIONS if kind in seen]
+    if noted:
+        uncertified = any(each.get(paths.CLIENTS) == paths.NONE for each in noted)
+        found["clientCertificates"] = paths.NONE if uncertified else paths.REQUIRED
+        found["webhookExposed"] = any(each.get(paths.EXPOSED) == "true" for each in noted)
     return found
+
+
+def unguarded(found: sessions.Json) -> list[str]:
+    """Return in sentences what keeps strangers from the webhook less than a certificate does."""
+    if found.get("clientCertificates") != paths.NONE:
+        return []
+    weaker = [
+        "the API server shows the webhook no client certificate: a secret path and a NetworkPolicy "
+        "keep others out, which is weaker (docs/install.md)"
+    ]
+    if found.get("webhookExposed"):
+        weaker.append(
+            "any pod reaches the webhook, so that NetworkPolicy does not hold: is there a network "
+            "that enforces policies, and are the API servers' CIDRs others than the pods'?"
+        )
+    return weaker
 
 
 def unfit(found: sessions.Json) -> list[str]:
@@ -77,6 +99,10 @@ def unled(found: sessions.Json) -> str:
 
 def _items(seen: Mapping[str, sessions.Json], name: str) -> list[sessions.Json]:
     return list((seen.get(name) or {}).get("items") or ())
+
+
+def _notes(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (configuration.get("metadata") or {}).get("annotations") or {}
 
 
 def _runs(item: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from tests.fakes import patching
 from tiphys.operator import apis, credentials
 
 Object = dict[str, Any]
@@ -119,6 +120,8 @@ class Cluster:
             return web.json_response(self.put(path, body))
         if request.content_type == apis.MERGE_PATCH:
             return web.json_response(self.put(path, _merged(known, body)))
+        if request.content_type == apis.JSON_PATCH:
+            return web.json_response(self.put(path, patching.applied(known, body)))
         return _status(415, "UnsupportedMediaType")
 
     def _members(self, path: str) -> list[Object]:

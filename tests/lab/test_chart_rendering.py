@@ -6,6 +6,11 @@ from lab import apis, errors
 from lab.installs import charts, helms
 
 VALUES: apis.Object = {"webhook": {"clientCA": "-----BEGIN CERTIFICATE-----\n"}}
+NO_CERTIFICATE = {"clientCertificates": "none", "clientCA": ""}
+TUNNEL = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+    "podSelector": {"matchLabels": {"k8s-app": "konnectivity-agent"}},
+}
 WORKLOADS = ("Deployment", "CronJob")
 
 
@@ -14,6 +19,11 @@ def rendered(*, policies: bool = True, **more: object) -> list[apis.Object]:
     version = "v1.36.3" if policies else "v1.34.4"
     chosen = charts.merged(VALUES, more)
     return charts.manifest(helms.find(), chosen, kubernetes=version, policies=policies)
+
+
+def uncertified(**network: object) -> apis.Object:
+    """Return values for an API server without a client certificate."""
+    return {"webhook": NO_CERTIFICATE, "networkPolicy": network}
 
 
 def of_kind(objects: list[apis.Object], *kinds: str) -> list[apis.Object]:
@@ -52,6 +62,43 @@ def test_the_policy_stamps_where_the_cluster_has_it() -> None:
                 hook["timeoutSeconds"],
                 hook["sideEffects"],
             )
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        ({"apiServerCIDRs": ["10.0.0.0/28"]}, [{"ipBlock": {"cidr": "10.0.0.0/28"}}]),
+        ({"apiServerFrom": [TUNNEL]}, [TUNNEL]),
+    ],
+)
+def test_without_client_certificates_everything_that_stands_in_is_there(
+    network: apis.Object, said: list[apis.Object]
+) -> None:
+    """The policy without its switch, no path for strangers to know, no right that is not needed."""
+    objects = rendered(**uncertified(**network))
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    assert "tiphys-webhook" == policy["metadata"]["name"]
+    assert ["Ingress"] == policy["spec"]["policyTypes"]
+    admission, metrics = policy["spec"]["ingress"]
+    assert [{"port": "admission"}] == admission["ports"]
+    assert said == admission["from"]
+    assert [{"port": "metrics"}] == metrics["ports"]
+    for item in of_kind(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        assert "none" == item["metadata"]["annotations"]["tiphys.dev/client-certificates"]
+        assert "path" not in item["webhooks"][0]["clientConfig"]["service"]
+    written = str(objects)
+    assert "tiphys-webhook-client-ca" not in written
+    assert "certificates: none" in written
+
+
+def test_with_client_certificates_nothing_of_that_is_there() -> None:
+    """The network's policies only where they are switched on, and then for both processes."""
+    assert [] == of_kind(rendered(), "NetworkPolicy")
+    objects = rendered(networkPolicy={"enabled": True})
+    names = [item["metadata"]["name"] for item in of_kind(objects, "NetworkPolicy")]
+    assert ["tiphys-operator", "tiphys-webhook"] == sorted(names)
+    for item in of_kind(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        assert item["webhooks"][0]["clientConfig"]["service"]["path"] in ("/mutate", "/validate")
 
 
 def test_every_container_is_confined() -> None:
@@ -105,6 +152,15 @@ def test_nothing_is_in_a_namespace_that_the_chart_does_not_know() -> None:
         ({"steering": {"by": "label"}}, "steering"),
         ({"webhook": {"clientCA": ""}}, "give the PEM of the authority"),
         ({"image": {"digests": {"operator": "latest"}}}, "digests"),
+        ({"webhook": {"clientCertificates": "no"}}, "must be one of 'required', 'none'"),
+        ({"webhook": {"settings": {"clients": {"certificates": "none"}}}}, "clientCertificates"),
+        ({"webhook": {"clientCertificates": "none"}}, "clientCA is given"),
+        ({"webhook": NO_CERTIFICATE}, "the network has to keep strangers from the webhook"),
+        (uncertified(apiServerCIDRs=["0.0.0.0/0"]), "0.0.0.0/0 is everybody"),
+        (uncertified(apiServerCIDRs=["10.0.0.0/28", "::/0"]), "::/0 is everybody"),
+        (uncertified(apiServerCIDRs=["10.0.0.1"]), "apiServerCIDRs"),
+        (uncertified(apiServerFrom=[{"podSelector": {}}]), "apiServerFrom"),
+        (uncertified(apiServerFrom=[{"ipBlock": {"cidr": "::/0"}}]), "apiServerFrom"),
     ],
 )
 def test_values_that_cannot_be_are_refused_with_the_reason(more: apis.Object, said: str) -> None:

@@ -41,6 +41,25 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if include "tiphys.policyVersion" . }}policy{{ else }}selector{{ end }}
 {{- end }}
 
+{{/* Not empty where the API server shows a client certificate. Where it cannot, what stands in for it
+has to be whole, or nothing is installed. */}}
+{{- define "tiphys.certified" -}}
+{{- if eq .Values.webhook.clientCertificates "required" }}true{{ else }}
+{{- $network := .Values.networkPolicy }}
+{{- if .Values.webhook.clientCA }}
+{{- fail "webhook.clientCA is given, but webhook.clientCertificates is none, so nobody would be asked for a certificate: leave one of them out" }}
+{{- end }}
+{{- if not (concat $network.apiServerCIDRs $network.apiServerFrom) }}
+{{- fail "webhook.clientCertificates is none, so the network has to keep strangers from the webhook: say in networkPolicy.apiServerCIDRs from where the API servers call, or in networkPolicy.apiServerFrom through which pods (docs/install.md)" }}
+{{- end }}
+{{- range $network.apiServerCIDRs }}
+{{- if hasSuffix "/0" . }}
+{{- fail (printf "networkPolicy.apiServerCIDRs: %s is everybody; without client certificates name the API servers alone" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Image of a role: (list . ROLE). */}}
 {{- define "tiphys.image" -}}
 {{- $root := index . 0 }}

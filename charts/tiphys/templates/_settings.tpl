@@ -7,9 +7,12 @@
 {{- end }}
 
 {{- define "tiphys.webhookSettings" -}}
+{{- if hasKey (dig "clients" dict .Values.webhook.settings) "certificates" -}}
+{{- fail "webhook.settings.clients.certificates is not set here: webhook.clientCertificates says it, and installs what stands in for certificates" -}}
+{{- end -}}
 {{- $listen := dict "port" .Values.webhook.port "healthPort" .Values.webhook.metricsPort -}}
 {{- $decisions := dict "address" (printf "tiphys-operator.%s.svc:%v" .Release.Namespace .Values.operator.port) "serverName" (printf "tiphys-operator.%s.svc" .Release.Namespace) -}}
-{{- $known := dict "listen" $listen "decisions" $decisions "clients" (dict "subjects" .Values.webhook.clientSubjects) "cluster" (dict "namespace" .Release.Namespace) -}}
+{{- $known := dict "listen" $listen "decisions" $decisions "clients" (dict "certificates" .Values.webhook.clientCertificates "subjects" .Values.webhook.clientSubjects) "cluster" (dict "namespace" .Release.Namespace) -}}
 {{- toYaml (mergeOverwrite $known .Values.webhook.settings) }}
 {{- end }}
 

@@ -147,3 +147,33 @@ async def test_namespaces_that_no_policy_selects_are_named(
     policy["spec"] = {}
     found, _ = await told(answers, capsys)
     assert [] == found["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "said"),
+    [
+        ({}, []),
+        ({"client-certificates": "required"}, []),
+        ({"client-certificates": "none"}, ["no client certificate"]),
+        (
+            {"client-certificates": "none", "webhook-reached-by-pods": "false"},
+            ["no client certificate"],
+        ),
+        (
+            {"client-certificates": "none", "webhook-reached-by-pods": "true"},
+            ["no client certificate", "any pod reaches the webhook"],
+        ),
+    ],
+)
+async def test_what_is_weaker_than_certificates_is_said(
+    annotations: dict[str, str], said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It works all the same, so the exit code is the one of a cluster that is well."""
+    noted = {f"tiphys.dev/{key}": value for key, value in annotations.items()}
+    answers = {path: {**READY, "metadata": {"annotations": noted}} for path in WEBHOOKS}
+    found, shown = await told(answers, capsys)
+    assert len(said) == len(found["warnings"])
+    for part in said:
+        assert part in shown
+    assert "none" == found["clientCertificates"] if said else [] == found["warnings"]
+    assert 0 == statuses._verdict({**found, "leader": "a"})

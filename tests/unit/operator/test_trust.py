@@ -12,7 +12,17 @@ from aiohttp import web
 from tests.fakes import authorities, clocks, clusters
 from tiphys.models.domain import errors
 from tiphys.models.wire import keys as wire_keys
-from tiphys.operator import certificates, elections, keys, metrics, servers, settings, trusts
+from tiphys.models.wire import paths
+from tiphys.operator import (
+    certificates,
+    elections,
+    exposures,
+    keys,
+    metrics,
+    servers,
+    settings,
+    trusts,
+)
 
 AT = 1_796_000_000.0
 DAY_S = 86400.0
@@ -123,6 +133,154 @@ async def test_the_leader_makes_everything_and_then_changes_nothing(
     version = cluster.version
     await keeper.once()
     assert version == cluster.version
+
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+SERVICE = {"name": "tiphys-webhook", "namespace": "tiphys-system", "port": 443}
+
+
+def configured(cluster: clusters.Cluster, mode: str, client: clusters.Object) -> None:
+    """Put both webhook configurations as the chart makes them."""
+    for kind in trusts.CONFIGURATIONS:
+        hook = {"name": "pods.tiphys.dev", "clientConfig": client}
+        annotations = {paths.CLIENTS: mode}
+        cluster.put(
+            f"{ADMISSION}/{kind}/tiphys",
+            {"metadata": {"annotations": annotations}, "webhooks": [hook]},
+        )
+
+
+def clients(cluster: clusters.Cluster) -> list[clusters.Object]:
+    """Return the clientConfig of both configurations."""
+    held = [cluster.objects[f"{ADMISSION}/{kind}/tiphys"] for kind in trusts.CONFIGURATIONS]
+    return [each["webhooks"][0]["clientConfig"] for each in held]
+
+
+def webhook_ring(cluster: clusters.Cluster) -> wire_keys.Ring:
+    """Return the ring that the webhook reads."""
+    secret = cluster.objects[f"/api/v1/namespaces/tiphys-system/secrets/{trusts.WEBHOOK_RING}"]
+    return wire_keys.read(trusts.decoded(secret)[wire_keys.RING_FIELD])
+
+
+async def test_the_leader_writes_no_path_where_certificates_are_shown(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """The caBundle alone; the chart's paths stay, and nobody is tried to be reached."""
+    cluster, keeper, _ = kept
+    configured(cluster, paths.REQUIRED, {"service": {**SERVICE, "path": "/mutate"}})
+    keeper._reached = _never
+    await keeper.once()
+    for client in clients(cluster):
+        assert client["caBundle"]
+        assert {**SERVICE, "path": "/mutate"} == client["service"]
+
+
+class Leader(elections.Election):
+    """Leads whatever the clock says."""
+
+    def __init__(self) -> None:
+        """Needs nothing."""
+
+    def fence(self) -> None:
+        """Let everything pass."""
+
+
+async def _never(host: str, port: int) -> bool:
+    raise AssertionError(f"{host}:{port} was tried")
+
+
+async def test_without_certificates_the_paths_end_in_what_the_webhook_honours(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """Written once, and anew with each key of the ring, which still knows the last one's."""
+    cluster, keeper, _ = kept
+    clock = clocks.Clock(AT)
+    keeper._clock, keeper._election = clock, Leader()
+    tried: list[tuple[str, int]] = []
+
+    async def unreached(host: str, port: int) -> bool:
+        tried.append((host, port))
+        return False
+
+    keeper._reached = unreached
+    configured(cluster, paths.NONE, {"service": SERVICE})
+    await keeper.once()
+    segment = paths.current(webhook_ring(cluster), clock.now())
+    said = [client["service"]["path"] for client in clients(cluster)]
+    assert [f"/mutate/{segment}", f"/validate/{segment}"] == said
+    assert {("tiphys-webhook.tiphys-system.svc", 443)} == set(tried)
+    version = cluster.version
+    await keeper.once()
+    assert version == cluster.version
+
+    clock.jump(KEYS.rotate_s - KEYS.ahead_s + 60.0)
+    await keeper.once()
+    assert said == [client["service"]["path"] for client in clients(cluster)]
+    clock.jump(KEYS.ahead_s)
+    await keeper.once()
+    renewed = [client["service"]["path"] for client in clients(cluster)]
+    assert not set(said) & set(renewed)
+    ring = webhook_ring(cluster)
+    for path in (*said, *renewed):
+        assert paths.honours(ring, path.rpartition("/")[2], clock.now())
+
+
+async def test_in_a_url_only_the_path_is_replaced(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """Host, port and what comes before stay, also the second time."""
+    cluster, keeper, clock = kept
+    keeper._reached = _exposed
+    for kind, call in trusts.CONFIGURATIONS.items():
+        hook = {"name": "x", "clientConfig": {"url": f"https://mutate.example:8443/a{call}"}}
+        metadata = {"annotations": {paths.CLIENTS: paths.NONE}}
+        cluster.put(f"{ADMISSION}/{kind}/tiphys", {"metadata": metadata, "webhooks": [hook]})
+    for _ in range(2):
+        await keeper.once()
+        segment = paths.current(webhook_ring(cluster), clock.now())
+        before = "https://mutate.example:8443/a"
+        urls = [client["url"] for client in clients(cluster)]
+        assert [f"{before}/mutate/{segment}", f"{before}/validate/{segment}"] == urls
+
+
+async def _exposed(host: str, port: int) -> bool:
+    return True
+
+
+async def test_a_webhook_that_any_pod_reaches_is_noted_until_none_does(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """On the configurations, where `tiphys status` sees it, and as a metric."""
+    cluster, keeper, _ = kept
+    configured(cluster, paths.NONE, {"service": SERVICE})
+    for reached in (_exposed, _unexposed):
+        keeper._reached = reached
+        await keeper.once()
+        exposed = await reached("", 0)
+        for kind in trusts.CONFIGURATIONS:
+            annotations = cluster.objects[f"{ADMISSION}/{kind}/tiphys"]["metadata"]["annotations"]
+            assert str(exposed).lower() == annotations[paths.EXPOSED]
+            measured = keeper._measured.webhook_exposed.labels(kind)
+            assert float(exposed) == measured._value.get()
+
+
+async def _unexposed(host: str, port: int) -> bool:
+    return False
+
+
+async def test_what_is_reached_is_what_takes_a_connection() -> None:
+    """A port that listens is; one that does not, and a name that nobody knows, are not."""
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert await exposures.reached("127.0.0.1", port)
+    server.close()
+    await server.wait_closed()
+    assert not await exposures.reached("127.0.0.1", port)
+    assert not await exposures.reached("no-such-host.invalid", port)
 
 
 async def test_a_keeper_that_leads_no_more_writes_nothing(

@@ -261,6 +261,7 @@ async def test_a_taken_port_is_said(world: webhooks.World) -> None:
     listener = servers.Listener(
         None,  # type: ignore[arg-type]
         subjects=(),
+        segment_holds=None,
         limits=settings.Limits(),
         counted=world.process.health.metrics,
     )

@@ -115,9 +115,13 @@ async def test_parts_come_from_the_api_and_are_renewed(tmp_path: Path) -> None:
     await cluster.put(
         f"{root}/configmaps/tiphys-webhook-client-ca", {"data": {"ca.crt": authority.pem.decode()}}
     )
-    task = asyncio.create_task(sources.follow_cluster(settings.Cluster(), keeper, account))
+    task = asyncio.create_task(
+        sources.follow_cluster(settings.Cluster(), keeper, account, certified=True)
+    )
     try:
-        await webhooks.until(lambda: keeper.current.serves and bool(keeper.current.ring.keys))
+        await webhooks.until(
+            lambda: keeper.current.serves(certified=True) and bool(keeper.current.ring.keys)
+        )
         assert not keeper.current.operator_ring.keys
         public = f"{root}/configmaps/tiphys-public-keys"
         await cluster.put(public, {"data": {"operator.json": keys.write(ring)}})
