@@ -101,6 +101,24 @@ def test_with_client_certificates_nothing_of_that_is_there() -> None:
         assert item["webhooks"][0]["clientConfig"]["service"]["path"] in ("/mutate", "/validate")
 
 
+def test_the_network_lets_through_all_that_talk_to_one_another() -> None:
+    """Webhook and operators to the decision API; scrapers and `tiphys explain` to the pages."""
+    scrapers = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
+    servers = {"ipBlock": {"cidr": "10.0.0.0/28"}}
+    network = {"apiServerCIDRs": ["10.0.0.0/28"], "metricsFrom": [scrapers]}
+    policies = {
+        item["metadata"]["name"]: item["spec"]["ingress"]
+        for item in of_kind(rendered(networkPolicy={"enabled": True, **network}), "NetworkPolicy")
+    }
+    decisions, pages = policies["tiphys-operator"]
+    assert [{"port": "decisions"}] == decisions["ports"]
+    roles = [peer["podSelector"]["matchLabels"] for peer in decisions["from"]]
+    assert ["webhook", "operator"] == [role["app.kubernetes.io/component"] for role in roles]
+    assert [scrapers, servers] == pages["from"]
+    admission, pages = policies["tiphys-webhook"]
+    assert ([servers], [scrapers]) == (admission["from"], pages["from"])
+
+
 def test_every_container_is_confined() -> None:
     """No privileges, no root, nothing to write to but what is mounted."""
     specs = pod_specs(rendered())
