@@ -49,6 +49,8 @@ class Election:
         self._seen: tuple[object, ...] = ()
         self._seen_at = float("-inf")
         self._holder = ""
+        self._spells = 0
+        """How often the fence opened: rises also where nobody else led meanwhile."""
         self.term = 0
         """`leaseTransitions` of the current leadership: rises with each new leader."""
 
@@ -104,7 +106,7 @@ class Election:
     async def _lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Renew and work until one of both ends."""
         tasks = [
-            asyncio.ensure_future(self._renew()),
+            asyncio.ensure_future(self._renew(self._spells)),
             asyncio.ensure_future(work()),
         ]
         try:
@@ -118,10 +120,17 @@ class Election:
             if error is not None and not isinstance(error, errors.StaleError):
                 raise error
 
-    async def _renew(self) -> None:
-        """Renew until that fails for so long that the fence closes."""
+    async def _renew(self, spell: int) -> None:
+        """Renew until that fails for so long that the fence closes.
+
+        A renewal that comes through late opens the fence again, but whoever met it closed (after a
+        pause of the process, say) has ended: the work has to begin anew.
+        """
         while True:
-            await self._clock.sleep(self._chosen.renew_s if await self._try() else 0.25)
+            renewed = await self._try()
+            if self._spells != spell:
+                return
+            await self._clock.sleep(self._chosen.renew_s if renewed else 0.25)
             if not self.leading:
                 return
 
@@ -170,6 +179,7 @@ class Election:
 
     def _took(self, written: apis.Object, began: float) -> bool:
         spec = written["spec"]
+        self._spells += not self.leading
         self._seen = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("acquireTime"))
         self._seen_at, self._held_from = self._clock.monotonic(), began
         self._holder = self._identity

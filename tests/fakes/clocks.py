@@ -32,7 +32,8 @@ class Clock:
         end = self._at + length_s
         await settled()
         while self._sleepers and self._sleepers[0][0] <= end:
-            self._at, _, woken = heapq.heappop(self._sleepers)
+            due_at, _, woken = heapq.heappop(self._sleepers)
+            self._at = max(self._at, due_at)  # after a jump it was due before
             woken.set()
             await settled()
         self._at = end

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ class Candidate:
     def __init__(self, api: apis.Api, name: str, clock: clocks.Clock) -> None:
         self.clock = clock
         self.working = False
+        self.begun = 0
         self.election = elections.Election(
             api, namespace="tiphys-system", identity=name, chosen=settings.Lease(), clock=clock
         )
@@ -25,6 +27,7 @@ class Candidate:
 
     async def _work(self) -> None:
         self.working = True
+        self.begun += 1
         try:
             await asyncio.Event().wait()
         finally:
@@ -110,6 +113,36 @@ async def test_a_paused_leader_is_fenced_when_it_wakes(
     assert not first.election.leading
     with pytest.raises(errors.StaleError, match="a leads no more"):
         first.election.fence()
+    await first.stop()
+
+
+async def test_after_a_lapse_that_nobody_used_the_work_begins_anew(
+    cluster: tuple[clusters.Cluster, apis.Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What met the closed fence has ended; a late renewal alone would lead and do nothing."""
+    clock = clocks.Clock()
+    first = Candidate(cluster[1], "a", clock)
+    await clock.advance(5.0)
+    assert 1 == first.begun
+    until = first.election._held_from + settings.Lease().fence_s
+    cluster[0].failing = 503
+    while clock.now() < until - 1.0:
+        await clock.advance(0.25)
+    cluster[0].failing = None
+    read = cluster[1].get
+
+    async def slow(path: str, **options: Any) -> apis.Object:
+        monkeypatch.setattr(cluster[1], "get", read)
+        clock.jump(1.5)  # begun before the fence closes, answered after it
+        assert not first.election.leading
+        return await read(path, **options)
+
+    monkeypatch.setattr(cluster[1], "get", slow)
+    await clock.advance(2.5)
+    assert first.election.leading
+    assert [True, 2] == [first.working, first.begun]
+    await clock.advance(20.0)
+    assert [True, 2] == [first.working, first.begun]
     await first.stop()
 
 
