@@ -4,9 +4,7 @@ Whatever is not certain ends in PASS with the reason in words: the pod goes to k
 is. Gates are decided only while a leader lives that will open them and while the caches are fresh.
 """
 
-import base64
 import dataclasses
-import secrets
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -23,6 +21,7 @@ from tiphys.operator import (
     objects,
     optins,
     policies,
+    releases,
 )
 from tiphys.operator import (
     settings as operator_settings,
@@ -89,7 +88,7 @@ class Decider:
         """Return the decision for one pod.  Raises `InputError` for what is no pod."""
         pod = self._pod(question)
         blank = decisions.Decision(
-            id=_id(),
+            id=releases.new_id(),
             verdict=decisions.Verdict.PASS,
             pod=pod.key,
             admission_uid=question.admission_uid,
@@ -253,8 +252,3 @@ def _passed(decision: decisions.Decision, reason: str) -> decisions.Decision:
         reason=reason,
         default="the same: kube-scheduler places it alone",
     )
-
-
-def _id() -> str:
-    """Return `d-` and 20 letters of base 32: 100 random bits."""
-    return "d-" + base64.b32encode(secrets.token_bytes(13)).decode().lower()[:20]
