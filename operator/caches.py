@@ -210,7 +210,7 @@ class Caches:
             value for value in vars(self).values() if isinstance(value, Cache)
         )
         self.deciding = tuple(cache for cache in self.all if cache.kind in NEEDED)
-        """The caches without which no decision is made: what runs where, and for whom."""
+        """The caches without which no decision is made: what runs where, for whom, how."""
 
     @property
     def synced(self) -> bool:
@@ -275,7 +275,16 @@ class Templates(Mapping[str, Mapping[str, object]]):
 
 
 NEEDED = frozenset(
-    {Kind.PODS, Kind.NODES, Kind.NAMESPACES, Kind.WORKFLOWS, Kind.QUOTAS, Kind.LIMIT_RANGES}
+    {
+        Kind.PODS,
+        Kind.NODES,
+        Kind.NAMESPACES,
+        Kind.WORKFLOWS,
+        Kind.QUOTAS,
+        Kind.LIMIT_RANGES,
+        # Without them the default would hold for whom a policy switched off.
+        Kind.POLICIES,
+    }
 )
 
 

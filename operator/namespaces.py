@@ -46,7 +46,7 @@ class Lister:
         self._election = election
         self._caches = cached
         self._namespace = chosen.namespace
-        self._excluded = frozenset({*chosen.excluded_namespaces, chosen.namespace})
+        self._excluded = chosen.excluded
         self._clock = clock
         self._written: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 

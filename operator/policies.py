@@ -1,12 +1,17 @@
 """Which SchedulingPolicy is for a namespace, and which version ranks for a workflow."""
 
 import dataclasses
+import json
+from collections.abc import Mapping
 
 import structlog
 
 from tiphys.models.domain import errors, optins, settings
 from tiphys.models.policies import builtins, rankings
 from tiphys.operator import caches, objects
+
+ACCEPTED_SPEC = "acceptedSpec"
+"""Field of a policy's status: its last spec that could be used, as JSON."""
 
 log = structlog.get_logger()
 
@@ -29,7 +34,8 @@ class Policies:
         self._caches = cached
         self._read: dict[str, settings.PolicySettings] = {}
         self.problems: dict[str, str] = {}
-        """Why a policy's spec cannot be used, by name; its last good settings stay in use."""
+        """Why a policy's spec cannot be used, by name; its last good settings stay in use: those
+        that this process read, else those that the status remembers, else Off."""
         for policy in cached.policies.values():
             self._take(policy)
         cached.subscribe(self._changed)
@@ -108,3 +114,30 @@ class Policies:
         except errors.InputError as error:
             self.problems[policy.name] = str(error)
             log.warning("policy cannot be read", policy=policy.name, error=str(error))
+            if policy.name not in self._read:
+                self._read[policy.name] = remembered(policy)
+
+
+def remembered(policy: objects.Policy) -> settings.PolicySettings:
+    """Return what a policy was when its spec could last be used; Off where nobody knows.
+
+    A process that starts has not seen the last good spec. Taking the default in its place would
+    steer pods that the policy may have switched off.
+    """
+    try:
+        spec = json.loads(str(policy.status.get(ACCEPTED_SPEC) or "null"))
+        if spec is not None:
+            return settings.read(spec, name=policy.name)
+    except (ValueError, errors.InputError) as error:
+        log.warning("accepted spec cannot be read", policy=policy.name, error=str(error))
+    return settings.PolicySettings(
+        name=policy.name, mode=settings.Mode.OFF, namespace_labels=_labels(policy.spec)
+    )
+
+
+def _labels(spec: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return whom a spec that cannot be used selects; everybody where that is what is wrong."""
+    try:
+        return settings.selector(spec.get("selector"), where="spec.selector")
+    except errors.InputError:
+        return ()

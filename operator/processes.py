@@ -205,7 +205,12 @@ def leading(parts: Parts) -> tuple[Work, ...]:
             group_of=lambda node: parts.pictured.group_of.get(node, ""),
         ).run,
         statuses.Writer(
-            parts.api, parts.election, parts.cached, parts.policies, clock=parts.clock
+            parts.api,
+            parts.election,
+            parts.cached,
+            parts.policies,
+            excluded=parts.chosen.excluded,
+            clock=parts.clock,
         ).run,
         namespaces.Lister(
             parts.api, parts.election, parts.cached, chosen=parts.chosen, clock=parts.clock

@@ -145,6 +145,11 @@ class OperatorSettings:
     certificates: Certificates = Certificates()
     dispatch: Dispatch = Dispatch()
 
+    @property
+    def excluded(self) -> frozenset[str]:
+        """The namespaces that are never steered, ours among them."""
+        return frozenset({*self.excluded_namespaces, self.namespace})
+
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> OperatorSettings:
     """Read the settings file; what it leaves out comes from the environment, then the defaults."""

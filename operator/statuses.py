@@ -2,13 +2,14 @@
 
 import asyncio
 import datetime
+import json
 from collections.abc import Mapping, Sequence
 
 import structlog
 
 from tiphys.models.domain import errors, settings
 from tiphys.models.policies import builtins
-from tiphys.operator import apis, caches, clocks, elections, objects, policies
+from tiphys.operator import apis, caches, clocks, elections, objects, optins, policies
 
 GROUP = "/apis/tiphys.dev/v1alpha1"
 VERSIONS = f"{GROUP}/policyversions"
@@ -17,9 +18,13 @@ LABELS = {"app.kubernetes.io/name": "tiphys"}
 SETTLE_S = 0.5
 """Changes that come together are written together."""
 RETRY_S = 5.0
+MOST_NAMED = 5
+"""Namespaces that a sentence names."""
 
 log = structlog.get_logger()
 Condition = Mapping[str, object]
+Verdict = tuple[str, bool, str, str]
+"""Type of a condition, whether it holds, one word and one sentence."""
 
 
 class Writer:
@@ -32,12 +37,15 @@ class Writer:
         cached: caches.Caches,
         chosen: policies.Policies,
         *,
+        excluded: frozenset[str],
         clock: clocks.Clock,
     ) -> None:
+        """`excluded` namespaces are never steered."""
         self._api = api
         self._election = election
         self._caches = cached
         self._policies = chosen
+        self._excluded = excluded
         self._clock = clock
 
     async def run(self) -> None:
@@ -124,30 +132,65 @@ class Writer:
         }
 
     def _policy(self, policy: objects.Policy) -> dict[str, object]:
-        problem = self._policies.problems.get(policy.name, "")
-        verdicts = [
-            ("Accepted", False, "Invalid", problem)
-            if problem
-            else ("Accepted", True, "Valid", "The spec can be used")
-        ]
-        active = ""
-        choices = next((c for c in self._policies.usable if c.name == policy.name), None)
-        if choices is None:
-            verdicts.append(("Ready", False, "Invalid", problem or "The spec cannot be used"))
-        else:
-            active, verdict = self._ready(choices)
-            verdicts.append(verdict)
-        return {
+        """Return the status of a policy.
+
+        Its last spec that could be used goes with it: whoever starts later goes on with that while
+        the spec cannot be used.
+        """
+        choices = next(c for c in self._policies.usable if c.name == policy.name)
+        problem = self._unusable(policy)
+        active, ready = self._ready(choices)
+        accepted = ("Accepted", True, "Valid", "The spec can be used")
+        if problem:
+            # Both, since `Ready` is what lists of policies show.
+            accepted = ("Accepted", False, "Invalid", problem)
+            ready = ("Ready", False, "Invalid", problem)
+        meant = sum(
+            self._policies.of_namespace(name).name == policy.name
+            for name in self._caches.namespaces
+        )
+        verdicts = [accepted, ready, self._selecting(meant)]
+        wanted: dict[str, object] = {
             "observedGeneration": policy.generation,
             "activeVersion": active,
-            "namespaces": sum(
-                self._policies.of_namespace(name).name == policy.name
-                for name in self._caches.namespaces
-            ),
+            "namespaces": meant,
             "conditions": self._conditions(policy.status, policy.generation, verdicts),
         }
+        if not problem:
+            # A text: a merge patch of the fields would keep those that are left out now.
+            spec = json.dumps(policy.spec, sort_keys=True, separators=(",", ":"))
+            wanted[policies.ACCEPTED_SPEC] = spec
+        return wanted
 
-    def _ready(self, choices: settings.PolicySettings) -> tuple[str, tuple[str, bool, str, str]]:
+    def _unusable(self, policy: objects.Policy) -> str:
+        """Return why a spec cannot be used and what holds meanwhile; empty if it can be."""
+        problem = self._policies.problems.get(policy.name, "")
+        if not problem:
+            return ""
+        if policy.status.get(policies.ACCEPTED_SPEC):
+            return f"{problem}. The last spec that could be used holds meanwhile"
+        return f"{problem}. No earlier spec is known, so whom it is for is not steered"
+
+    def _selecting(self, meant: int) -> Verdict:
+        """Return whether a policy is for anybody, and whom it leaves out by merely being there."""
+        if meant:
+            noun = "namespace" if meant == 1 else "namespaces"
+            return "Selecting", True, "ForNamespaces", f"It is for {meant} {noun}"
+        left = [
+            name
+            for name in optins.annotated(self._caches, self._excluded)
+            if not self._policies.of_namespace(name).name
+        ]
+        if not left:
+            return "Selecting", False, "ForNobody", "It is for no namespace"
+        named = ", ".join(left[:MOST_NAMED]) + (", …" if len(left) > MOST_NAMED else "")
+        message = (
+            "It is for no namespace. While there are policies a namespace that none is for is not "
+            f"steered: {named} opted in; label them, or add a policy without a selector"
+        )
+        return "Selecting", False, "OthersLeftOut", message
+
+    def _ready(self, choices: settings.PolicySettings) -> tuple[str, Verdict]:
         """Return which version ranks, and the verdict Ready."""
         try:
             self._policies.ranker(choices.stable)
@@ -161,7 +204,7 @@ class Writer:
         self,
         status: Mapping[str, object],
         generation: int,
-        verdicts: Sequence[tuple[str, bool, str, str]],
+        verdicts: Sequence[Verdict],
     ) -> list[Condition]:
         """Return the conditions; one whose status stays keeps the time of its last change."""
         known: dict[object, Condition] = {}

@@ -152,7 +152,7 @@ def read(spec: object, *, name: str = "default") -> PolicySettings:
         name=name,
         mode=_choice(fields, "mode", where, Mode, given.mode),
         stable=_field(fields, "stable", where, _text, given.stable),
-        namespace_labels=_selector(fields.get("selector"), f"{where}.selector"),
+        namespace_labels=selector(fields.get("selector"), where=f"{where}.selector"),
         placement=_placement(fields.get("placement"), f"{where}.placement"),
         gate=_gate(fields.get("gate"), f"{where}.gate"),
         slo=_slo(fields.get("slo"), f"{where}.slo"),
@@ -252,7 +252,8 @@ def _slo(written: object, where: str) -> Slo:
     )
 
 
-def _selector(written: object, where: str) -> tuple[tuple[str, str], ...]:
+def selector(written: object, *, where: str) -> tuple[tuple[str, str], ...]:
+    """Read whom a policy is for: labels, sorted.  Raises `InputError` naming the field."""
     fields = readings.mapping(written, where=where, keys=("namespaceLabels",))
     labels = readings.mapping(fields.get("namespaceLabels"), where=f"{where}.namespaceLabels")
     return tuple(

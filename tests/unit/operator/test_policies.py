@@ -24,6 +24,18 @@ def put(cached: caches.Caches, name: str, **spec: Any) -> None:
     cached.policies.put(name, policy)
 
 
+def told(cached: caches.Caches, known: policies.Policies, name: str) -> dict[str, Any]:
+    """Return what the leader writes into a policy's status, its conditions by type."""
+    nothing: Any = None
+    writer = statuses.Writer(
+        nothing, nothing, cached, known, excluded=frozenset(), clock=clocks.Clock()
+    )
+    policy = cached.policies.get(name)
+    assert policy is not None
+    status: dict[str, Any] = writer._policy(policy)
+    return {**status, "conditions": {each["type"]: each for each in status["conditions"]}}
+
+
 def labelled(cached: caches.Caches, **labels: str) -> None:
     """Give the namespace genomics some labels."""
     layer = objects.Layer(name="genomics", uid="ns", labels=tuple(sorted(labels.items())))
@@ -104,17 +116,84 @@ def test_a_spec_that_cannot_be_read_keeps_the_last_good_one() -> None:
     assert {} == known.problems
 
 
+def test_an_operator_that_starts_goes_on_with_the_last_spec_that_could_be_used() -> None:
+    """The status remembers it: no default comes in its place when a later spec is refused."""
+    cached = builders.filled()
+    selector = {"namespaceLabels": {"team": "g"}}
+    put(cached, "p", mode="Shadow", selector=selector)
+    status = told(cached, policies.Policies(cached), "p")
+    spoiled = objects.Policy(
+        name="p", uid="p", generation=2, spec={"mode": "Sometimes"}, status=status
+    )
+    cached.policies.put("p", spoiled)
+    labelled(cached, team="g")
+    started = policies.Policies(cached)
+    assert settings.Mode.SHADOW == started.of_namespace("genomics").mode
+    said = told(cached, started, "p")
+    assert policies.ACCEPTED_SPEC not in said, "the last good one stays there"
+    assert "could be used holds meanwhile" in said["conditions"]["Accepted"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "labels"),
+    [
+        ({}, {"mode": "Sometimes"}, {}),
+        ({policies.ACCEPTED_SPEC: "{"}, {"mode": "Sometimes"}, {}),
+        ({}, {"selector": {"labels": {}}}, {}),
+        ({}, {"mode": "x", "selector": {"namespaceLabels": {"team": "g"}}}, {"team": "g"}),
+    ],
+)
+def test_where_nobody_knows_what_a_policy_was_it_is_off(
+    status: dict[str, Any], spec: dict[str, Any], labels: dict[str, str]
+) -> None:
+    """For whom it selects, or everybody: pods pass untouched rather than steered by a default."""
+    cached = builders.filled()
+    labelled(cached, **labels)
+    cached.policies.put(
+        "p", objects.Policy(name="p", uid="p", generation=1, spec=spec, status=status)
+    )
+    known = policies.Policies(cached)
+    assert (settings.Mode.OFF, "p") == (
+        known.of_namespace("genomics").mode,
+        known.of_namespace("genomics").name,
+    )
+
+
+async def test_nothing_is_decided_before_the_policies_are_read() -> None:
+    """The default would steer whom a policy switched off."""
+    cached = caches.Caches()
+    for cache in cached.all:
+        if cache is not cached.policies:
+            cache.retain(())
+    assert not cached.synced
+    cached.policies.retain(())
+    assert cached.synced
+
+
+def test_a_policy_that_is_for_nobody_says_whom_it_leaves_out() -> None:
+    """Its mere presence un-steers namespaces that opted in and have no other policy."""
+    cached = builders.filled()
+    known = policies.Policies(cached)
+    put(cached, "p", selector={"namespaceLabels": {"team": "g"}})
+    said = told(cached, known, "p")["conditions"]["Selecting"]
+    assert ("False", "OthersLeftOut") == (said["status"], said["reason"])
+    assert "is not steered: genomics opted in" in said["message"]
+    put(cached, "all")
+    assert "ForNobody" == told(cached, known, "p")["conditions"]["Selecting"]["reason"]
+    said = told(cached, known, "all")["conditions"]["Selecting"]
+    assert ("True", "It is for 1 namespace") == (said["status"], said["message"])
+
+
 def test_a_rule_that_would_select_no_pod_is_not_accepted() -> None:
     """A label that no pod has is named with those that there are."""
     cached = builders.filled()
     known = policies.Policies(cached)
     limit = {"what": "rack", "must": ["r1"]}
     put(cached, "p", rules=[{"name": "x", "when": {"tempalte": ["a"]}, "use": [limit]}])
-    nothing: Any = None
-    writer = statuses.Writer(nothing, nothing, cached, known, clock=clocks.Clock())
-    status = writer._policy(next(iter(cached.policies.values())))
-    said: dict[str, Any] = {each["type"]: each for each in status["conditions"]}  # type: ignore[attr-defined]
-    assert "False" == said["Accepted"]["status"]
+    status = told(cached, known, "p")
+    said = status["conditions"]
+    assert ("False", "False") == (said["Accepted"]["status"], said["Ready"]["status"])
+    assert "No earlier spec is known, so whom it is for is not" in said["Accepted"]["message"]
     assert (
         "when.tempalte: no such field; there are image, namespace, role"
         in (said["Accepted"]["message"])
@@ -132,6 +211,7 @@ def test_the_leader_tells_which_annotation_cannot_be_read() -> None:
         cached,
         nothing,
         policies.Policies(cached),
+        nothing,
         nothing,
         election=types.SimpleNamespace(leading=True),  # type: ignore[arg-type]
         clock=clocks.Clock(),
@@ -170,7 +250,7 @@ async def test_the_leader_makes_built_in_versions_and_writes_what_differs() -> N
         leading = asyncio.ensure_future(election.run(asyncio.Event().wait))  # type: ignore[arg-type]
         await clock.advance(1.0)
         known = policies.Policies(cached)
-        writer = statuses.Writer(api, election, cached, known, clock=clock)
+        writer = statuses.Writer(api, election, cached, known, excluded=frozenset(), clock=clock)
         await writer.once()
         made = {path.rpartition("/")[2] for path in cluster.objects if "policyversions" in path}
         assert set(builtins.BUILTINS) == made
