@@ -189,6 +189,7 @@ def leading(parts: Parts) -> tuple[Work, ...]:
         chosen=parts.chosen,
         clock=parts.clock,
         measured=parts.measured,
+        remembered=parts.trust.secrets,
     )
     if parts.disabled:
         # Without keys the webhook could not even be told that everything passes.

@@ -7,8 +7,9 @@ and hand what they hold to whoever serves; nothing is mounted, no listener is cl
 
 import asyncio
 import base64
+import types
 import urllib.parse
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
@@ -50,14 +51,19 @@ class Keeper:
         clock: clocks.Clock,
         measured: metrics.Metrics,
         reached: Callable[[str, int], Awaitable[bool]] = exposures.reached,
+        remembered: Mapping[str, certificates.Files] = types.MappingProxyType({}),
     ) -> None:
-        """`reached` says whether a host and port can be connected to from here."""
+        """`reached` says whether a host and port can be connected to from here.
+
+        `remembered` holds the data of Secrets as this replica knew them before it led.
+        """
         self._api = api
         self._reached = reached
         self._election = election
         self._chosen = chosen
         self._clock = clock
         self._measured = measured
+        self._remembered = dict(remembered)
 
     async def run(self) -> None:
         """Keep them until cancelled."""
@@ -89,7 +95,7 @@ class Keeper:
             held, files = await self._secret(name)
             ring = keys.read(files.get(keys.RING_FIELD, b'{"keys":[]}'), where=f"Secret {name}")
             wanted = rotations.renewed(ring, self._clock.now(), self._chosen.keys)
-            if wanted != ring:
+            if wanted != ring or _new(held):
                 await self._write(name, held, {keys.RING_FIELD: keys.write(wanted).encode()})
                 log.info("renewed a key ring", ring=name, keys=len(wanted.keys))
             rings[name] = wanted
@@ -108,7 +114,7 @@ class Keeper:
         now, chosen = self._clock.now(), self._chosen.certificates
         held, files = await self._secret(AUTHORITY)
         root = certificates.authority(files, now, chosen)
-        if root != files:
+        if root != files or _new(held):
             await self._write(AUTHORITY, held, root)
             log.info("renewed the authority", roots=root[certificates.CA].count(b"BEGIN"))
         self._expiry(AUTHORITY, root)
@@ -122,7 +128,7 @@ class Keeper:
                 name=service,
                 hosts=certificates.hosts(service, self._chosen.namespace),
             )
-            if leaf != files:
+            if leaf != files or _new(held):
                 await self._write(name, held, leaf, kind="kubernetes.io/tls")
                 log.info("renewed a certificate", secret=name)
             self._expiry(name, leaf)
@@ -180,14 +186,22 @@ class Keeper:
         ends_at = certificates.ends_at(files[certificates.CERTIFICATE])
         self._measured.certificate_expiry_seconds.labels(name).set(ends_at)
 
-    async def _secret(self, name: str) -> tuple[apis.Object, dict[str, bytes]]:
-        """Return a Secret as it is (or a new one) and its decoded data."""
+    async def _secret(self, name: str) -> tuple[apis.Object, certificates.Files]:
+        """Return a Secret as it is (or a new one) and its decoded data.
+
+        One that is gone comes back with what is remembered of it, so that what its keys signed
+        stays honoured. Whoever wants to be rid of keys writes an empty ring in their place.
+        """
         path = f"/api/v1/namespaces/{self._chosen.namespace}/secrets/{name}"
         try:
             held = await self._api.get(path)
         except apis.NotFoundError:
-            return {"metadata": {"name": name, "labels": LABELS}}, {}
-        return held, decoded(held)
+            files = self._remembered.get(name, {})
+            if files:
+                log.warning("a Secret is gone, writing it back", secret=name)
+            return {"metadata": {"name": name, "labels": LABELS}}, files
+        self._remembered[name] = decoded(held)
+        return held, self._remembered[name]
 
     async def _write(
         self, name: str, held: apis.Object, files: certificates.Files, *, kind: str = "Opaque"
@@ -195,14 +209,15 @@ class Keeper:
         data = {field: base64.b64encode(value).decode() for field, value in files.items()}
         path = f"/api/v1/namespaces/{self._chosen.namespace}/secrets"
         await self._put(path, {"type": kind, **held, "data": data})
+        self._remembered[name] = files
 
     async def _put(self, collection: str, body: apis.Object) -> None:
         """Create or replace; the resourceVersion that was read decides a race."""
         self._election.fence()
-        if "resourceVersion" in body["metadata"]:
-            await self._api.replace(f"{collection}/{body['metadata']['name']}", body)
-        else:
+        if _new(body):
             await self._api.create(collection, body)
+        else:
+            await self._api.replace(f"{collection}/{body['metadata']['name']}", body)
 
 
 class Follower:
@@ -225,6 +240,13 @@ class Follower:
         self.callers = keys.Ring()
         """Public halves of the webhook's ring."""
         self.leaf: certificates.Files = {}
+
+    @property
+    def secrets(self) -> dict[str, certificates.Files]:
+        """The data of the Secrets that this replica holds, by name."""
+        ring = {keys.RING_FIELD: keys.write(self.ring).encode()} if self.ring.keys else {}
+        found = {"tiphys-keys": ring, OPERATOR_LEAF: self.leaf}
+        return {name: files for name, files in found.items() if files}
 
     @property
     def ready(self) -> bool:
@@ -296,6 +318,11 @@ def _addressed(client: apis.Object, call: str, secret: str) -> apis.Object:
         parts = urllib.parse.urlsplit(client["url"])
         return {"url": parts._replace(path=parts.path.rpartition(call)[0] + secret).geturl()}
     return {"service": {**client["service"], "path": secret}}
+
+
+def _new(body: apis.Object) -> bool:
+    """Say whether an object is not in the cluster yet."""
+    return "resourceVersion" not in body["metadata"]
 
 
 def decoded(secret: apis.Object) -> dict[str, bytes]:

@@ -135,6 +135,55 @@ async def test_the_leader_makes_everything_and_then_changes_nothing(
     assert version == cluster.version
 
 
+SECRETS = "/api/v1/namespaces/tiphys-system/secrets"
+
+
+async def test_a_secret_that_is_deleted_comes_back_as_it_was(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """What its keys signed stays honoured, and no certificate is made anew."""
+    cluster, keeper, _ = kept
+    await keeper.once()
+    before = {path: each for path, each in cluster.objects.items() if "/secrets/" in path}
+    for path in before:
+        cluster.drop(path)
+    await keeper.once()
+    assert {path: each["data"] for path, each in before.items()} == {
+        path: each["data"] for path, each in cluster.objects.items() if "/secrets/" in path
+    }
+
+
+async def test_a_new_leader_writes_back_the_ring_that_its_replica_held(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """Also when the Secret went between two leaders; an empty ring is meant and gets new keys."""
+    cluster, keeper, _ = kept
+    path = f"{SECRETS}/tiphys-keys"
+    await keeper.once()
+    follower = trusts.Follower(
+        keeper._api, namespace="tiphys-system", clock=keeper._clock, served=lambda files: None
+    )
+    follower._take_ring(cluster.objects[path])
+    cluster.drop(path)
+    second = trusts.Keeper(
+        keeper._api,
+        keeper._election,
+        chosen=keeper._chosen,
+        clock=keeper._clock,
+        measured=metrics.Metrics(),
+        remembered=follower.secrets,
+    )
+    await second.once()
+    written = wire_keys.read(trusts.decoded(cluster.objects[path])[wire_keys.RING_FIELD])
+    assert follower.ring == written
+    empty = {wire_keys.RING_FIELD: base64.b64encode(b'{"keys":[]}').decode()}
+    cluster.put(path, {**cluster.objects[path], "data": empty})
+    await second.once()
+    renewed = wire_keys.read(trusts.decoded(cluster.objects[path])[wire_keys.RING_FIELD])
+    assert 1 == len(renewed.keys)
+    assert renewed.keys[0].kid != written.keys[0].kid
+
+
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SERVICE = {"name": "tiphys-webhook", "namespace": "tiphys-system", "port": 443}
 
