@@ -3,8 +3,8 @@
 Whatever may make room or bring a pod wakes it; ticks are only a floor. One tick: what the caches
 hold → `planner.plan` → orders, which callers turn into signed patches, several at a time. What was
 picked counts as used at once and its pod is out of the next plans until the cache shows it open.
-Nothing but assumed capacity and the time that pods were held is kept in memory, so a new leader
-begins with what the cluster shows (docs/dispatcher.md).
+Nothing but assumed capacity is kept in memory alone, so a new leader begins with what the cluster
+shows and with what the last one left there (docs/dispatcher.md).
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from tiphys.operator import (
     elections,
     events,
     holds,
+    legacies,
     objects,
     plannings,
     policies,
@@ -65,8 +66,10 @@ class Dispatcher:
         chosen: settings.Dispatch,
         clock: clocks.Clock,
         counted: tallies.Tallies,
+        namespace: str,
         disabled: bool = False,
     ) -> None:
+        """`namespace` is that of the installation."""
         self._caches = cached
         self._pictured = pictured
         self._assumed = assumed
@@ -74,7 +77,7 @@ class Dispatcher:
         self._election = election
         self._chosen = chosen
         self._clock = clock
-        self._counted = counted
+        self.counted = counted
         self._ways = ways.Ways(cached, known, now=clock.now, disabled=disabled)
         self._planning = plannings.Planning(chosen.most_per_tick)
         words = adoptions.Words(cached, ring=lambda: trust.ring)
@@ -98,6 +101,7 @@ class Dispatcher:
             cached,
             pictured,
             known,
+            words,
             fence=election.fence,
             chosen=chosen,
             clock=clock,
@@ -108,6 +112,9 @@ class Dispatcher:
             api, cached, fence=election.fence, clock=clock, counted=counted
         )
         self.holds = holds.Holds(clock=clock)
+        self._legacies = legacies.Keeper(
+            api, namespace=namespace, fence=election.fence, clock=clock, left=self._left
+        )
         self._departures = departures.Departures(
             releases.Writer(api, ring=lambda: trust.ring, fence=election.fence, clock=clock),
             cached,
@@ -129,7 +136,7 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Open gates until cancelled, or until this replica may not act any more."""
-        self._begin()
+        self._begin(await self._legacies.read())
         stop = self._caches.subscribe(self._changed)
         try:
             async with asyncio.TaskGroup() as group:
@@ -139,6 +146,7 @@ class Dispatcher:
                 group.create_task(self._conditions.run())
                 group.create_task(self._recovery.run())
                 group.create_task(self._strays.run())
+                group.create_task(self._legacies.run())
                 await self._loop()
                 # The fence is closed: whoever leads now finds all of it in the cluster.
                 raise _FencedError
@@ -147,10 +155,14 @@ class Dispatcher:
         finally:
             stop()
 
-    def _begin(self) -> None:
-        """Take over: forget what an earlier term left, adopt what the cluster shows."""
+    def _left(self) -> legacies.Legacy:
+        return legacies.Legacy(held_s=self.holds.left_s, given_back=self._recovery.times)
+
+    def _begin(self, legacy: legacies.Legacy) -> None:
+        """Take over: forget an earlier term of our own, adopt what cluster and last leader show."""
         self._departures.begin()
-        self.holds.clear()
+        self.holds.begin(legacy.held_s)
+        self._recovery.begin(legacy.given_back)
         for seen in self._caches.pods.values():
             self._adopter.meet(seen)
         self._due_at = self._clock.monotonic()
@@ -201,7 +213,7 @@ class Dispatcher:
         began = time.perf_counter()
         planned = await self._plan(picture, turn)
         if turn:
-            self._counted.tick_seconds.observe(time.perf_counter() - began)
+            self.counted.tick_seconds.observe(time.perf_counter() - began)
         ordered = 0
         for each in planned:
             if isinstance(each.answer, plans.Release):
@@ -259,7 +271,7 @@ class Dispatcher:
             if picture.at - each.waiting.waiting_since >= patience_s:
                 long.append((each.waiting, hold))
         for kind in plans.HoldKind:
-            self._counted.held.labels(kind.value).set(kinds[kind.value])
+            self.counted.held.labels(kind.value).set(kinds[kind.value])
         now_s = self._clock.monotonic()
         if now_s - self._elastic[1] > ELASTIC_S:
             self._elastic = (conditions.elastic(self._policies, self._caches), now_s)

@@ -6,13 +6,15 @@ releases, whose candidates and masks do not fit onto a pod.
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tiphys.models.domain import decisions, snapshots
 from tiphys.models.planner import plans
 from tiphys.operator import clocks, plannings
 
 MOST_RELEASED = 5_000
+INHERITED_S = 60.0
+"""What an earlier leader counted for a pod that no plan held by then is forgotten."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,9 @@ class Holds:
         self._clock = clock
         self._standing: dict[str, Standing] = {}
         self._fits: dict[str, _Fits] = {}
+        self._inherited: dict[str, float] = {}
+        """Seconds that an earlier leader counted, by uid, of pods that no plan has held yet."""
+        self._began_s = clock.monotonic()
         self._released: collections.OrderedDict[str, decisions.Decision] = collections.OrderedDict()
 
     def take(self, held: Sequence[plannings.Planned], picture: snapshots.Snapshot) -> float:
@@ -62,7 +67,7 @@ class Holds:
             )
             known = self._fits.get(waiting.pod.key)
             if known is None or known.uid != hold.uid:
-                known = _Fits(hold.uid)
+                known = _Fits(hold.uid, spent_s=self._inherited.pop(hold.uid, 0.0))
             if known.since is not None:
                 known.spent_s += now_s - known.since
             known.since = now_s if hold.fits else None
@@ -78,6 +83,8 @@ class Holds:
             if waiting.must_open_by is not None:
                 soon_s = min(soon_s, waiting.must_open_by - picture.at)
         self._standing, self._fits = standing, fits
+        if now_s - self._began_s > INHERITED_S:
+            self._inherited.clear()
         return soon_s
 
     def held_s(self, key: str) -> float:
@@ -88,6 +95,12 @@ class Holds:
         running_s = self._clock.monotonic() - known.since if known.since is not None else 0.0
         return known.spent_s + running_s
 
+    @property
+    def left_s(self) -> dict[str, float]:
+        """For how long each pod would have fitted and was held, seconds, by uid."""
+        counted = {known.uid: self.held_s(key) for key, known in self._fits.items()}
+        return {**self._inherited, **counted}
+
     def let_go(self, decision: decisions.Decision) -> None:
         """Keep the whole decision of a release."""
         self._standing.pop(decision.pod_uid, None)
@@ -95,11 +108,12 @@ class Holds:
         while len(self._released) > MOST_RELEASED:
             self._released.popitem(last=False)
 
-    def clear(self) -> None:
-        """Forget all, at the beginning of a term."""
+    def begin(self, held_s: Mapping[str, float]) -> None:
+        """Forget all at the beginning of a term but what the last leader counted, by uid."""
         self._standing.clear()
         self._fits.clear()
         self._released.clear()
+        self._inherited, self._began_s = dict(held_s), self._clock.monotonic()
 
     def standing(self, uid: str) -> Standing | None:
         """Return what the last plan said of a gated pod."""

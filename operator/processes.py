@@ -117,6 +117,7 @@ def assemble(
         chosen=chosen.dispatch,
         clock=clock,
         counted=tallies.Tallies(measured.registry),
+        namespace=chosen.namespace,
         disabled=disabled,
     )
     return Parts(

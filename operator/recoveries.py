@@ -1,16 +1,25 @@
 """Gives a badly placed pod back to Argo: deleted, it is created again and decided anew.
 
-Only a pod that our own nodeSelector keeps unbound while another group has room, and only where
-nothing is lost: it never ran, has no finalizer, no gate, and its Workflow lives and shows it
-Pending. Its uid and resourceVersion are preconditions, so a pod that was bound a moment ago stays.
+Only a pod that our own nodeSelector keeps unbound while another group has room, by a word that a
+key of ours signed for this very pod, and only where nothing is lost: it never ran, has no
+finalizer, no gate, and its Workflow lives and shows it Pending. Its uid and resourceVersion are
+preconditions, so a pod that was bound a moment ago stays.
 """
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
-from tiphys.models.domain import clusters, constraints, errors, pods, snapshots, workflows
+from tiphys.models.domain import (
+    clusters,
+    constraints,
+    decisions,
+    errors,
+    pods,
+    snapshots,
+    workflows,
+)
 from tiphys.models.planner import masks
 from tiphys.operator import (
     adoptions,
@@ -42,6 +51,7 @@ class Recovery:
         cached: caches.Caches,
         pictured: pictures.Snapshots,
         known: policies.Policies,
+        words: adoptions.Words,
         *,
         fence: Callable[[], None],
         chosen: settings.Dispatch,
@@ -53,13 +63,18 @@ class Recovery:
         self._caches = cached
         self._pictured = pictured
         self._policies = known
+        self._words = words
         self._fence = fence
         self._chosen = chosen
         self._clock = clock
         self._counted = counted
         self._events = recorder
-        self._times: collections.OrderedDict[tuple[str, str], int] = collections.OrderedDict()
-        """How often a task (Workflow's uid, Argo's node) was given back in this term."""
+        self.times: collections.OrderedDict[str, int] = collections.OrderedDict()
+        """How often each `task` was given back, the latest last; earlier leaders' times too."""
+
+    def begin(self, times: Mapping[str, int]) -> None:
+        """Begin a term with what the last leader counted."""
+        self.times = collections.OrderedDict(times)
 
     async def run(self) -> None:
         """Look until cancelled or fenced."""
@@ -84,27 +99,29 @@ class Recovery:
         for seen in list(self._caches.pods.values()):
             if count >= MOST_AT_ONCE:
                 break
-            if not stuck(seen, now - self._chosen.recover_after_s):
+            if not unbound(seen):
                 continue
-            elsewhere = self._elsewhere(seen)
+            stamp = self._words.of(seen)
+            if stamp is None or not stuck(seen, stamp, now - self._chosen.recover_after_s):
+                continue
+            elsewhere = self._elsewhere(seen, stamp.placement)
             run = self._caches.workflows.of_uid(seen.pod.workflow_uid)
             if not elsewhere or run is None or not lives(run.workflow, seen.pod):
                 continue
             count += await self._give_back(seen, elsewhere)
         return count
 
-    def _elsewhere(self, seen: objects.Seen) -> str:
+    def _elsewhere(self, seen: objects.Seen, placement: decisions.Placement) -> str:
         """Return a node outside of what we wrote that would take the pod now; empty if none."""
-        selector = dict(adoptions.word(seen)[0].selector)
+        selector = dict(placement.selector)
         labels = dict(self._pictured.waiting(seen).labels)
         choices = self._policies.of_namespace(seen.pod.namespace)
         rules = tuple(rule for rule in choices.rules if rule.selects(labels))
         return _elsewhere(seen.pod, selector, rules, self._pictured.current().rooms)
 
     async def _give_back(self, seen: objects.Seen, elsewhere: str) -> int:
-        pod = seen.pod
-        task = (pod.workflow_uid, pod.node_id)
-        if self._times.get(task, 0) >= self._chosen.recover_most:
+        pod, key = seen.pod, task(seen.pod)
+        if self.times.get(key, 0) >= self._chosen.recover_most:
             self._counted.recoveries.labels("bounded").inc()
             return 0
         preconditions = {"uid": pod.uid, "resourceVersion": seen.version}
@@ -117,9 +134,9 @@ class Recovery:
         except (apis.NotFoundError, apis.ConflictError):
             self._counted.recoveries.labels("vanished").inc()
             return 0
-        self._times[task] = self._times.get(task, 0) + 1
-        while len(self._times) > MOST_KNOWN:
-            self._times.popitem(last=False)
+        self.times[key] = self.times.pop(key, 0) + 1
+        while len(self.times) > MOST_KNOWN:
+            self.times.popitem(last=False)
         self._counted.recoveries.labels("given_back").inc()
         log.info("gave a pod back to Argo", pod=pod.key, node=elsewhere)
         self._events.note(
@@ -132,20 +149,30 @@ class Recovery:
         return 1
 
 
-def stuck(seen: objects.Seen, before: float) -> bool:
-    """Say whether our nodeSelector kept a pod unbound since `before` (unix seconds), or longer."""
+def task(pod: pods.Pod) -> str:
+    """Return what stays when Argo makes a pod again: its Workflow's uid and Argo's node."""
+    return f"{pod.workflow_uid}/{pod.node_id}"
+
+
+def unbound(seen: objects.Seen) -> bool:
+    """Say whether a pod that claims to be let go by us cannot be bound, and nothing of it ran."""
     pod = seen.pod
     if pod.node or pod.gates or pod.deleting or pod.phase is not pods.Phase.PENDING:
         return False
     if seen.ran or seen.finalizers or seen.unscheduled_reason != "Unschedulable":
         return False
-    if not pod.workflow_uid or not adoptions.let_go(seen):
-        return False
-    placement, issued_at = adoptions.word(seen)
-    wrote = set(placement.selector) <= set(pod.constraints.node_selector)
-    return (
-        placement.bind == "require" and bool(placement.selector) and wrote and (issued_at < before)
-    )
+    return bool(pod.workflow_uid) and adoptions.let_go(seen)
+
+
+def stuck(seen: objects.Seen, stamp: decisions.Stamp, before: float) -> bool:
+    """Say whether our nodeSelector kept a pod unbound since `before` (unix seconds), or longer.
+
+    `stamp` is the proven decision that sent it on its way.
+    """
+    placement = stamp.placement
+    wrote = set(placement.selector) <= set(seen.pod.constraints.node_selector)
+    required = placement.bind == "require" and bool(placement.selector)
+    return unbound(seen) and required and wrote and stamp.issued_at < before
 
 
 def lives(workflow: workflows.Workflow, pod: pods.Pod) -> bool:

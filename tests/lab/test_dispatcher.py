@@ -1,6 +1,7 @@
 """Gates open in order, within what there is, and for whoever must not wait any longer."""
 
 import asyncio
+import base64
 import json
 import time
 
@@ -8,7 +9,7 @@ from lab import apis, homes
 from lab.controlplane import manifests
 from tests.lab import gates, polls
 from tiphys.models.domain import decisions
-from tiphys.models.wire import stamps
+from tiphys.models.wire import keys, signatures, stamps
 
 FAST = (("node.kubernetes.io/instance-type", "fast-4"),)
 
@@ -277,46 +278,75 @@ async def test_a_pod_that_waits_is_told_why_on_itself_and_in_events(
 async def test_a_pod_that_our_selector_keeps_unbound_is_given_back_twice_and_then_left_alone(
     tiny: homes.Home, tiny_api: apis.Api
 ) -> None:
-    """Argo makes it again under its name; the group of the selector is full, the other has room."""
+    """Argo makes it again under its name; the group of the selector is full, the other has room.
+
+    Another with the same words, signed by nobody, is never touched.
+    """
     space = await gates.a_namespace(tiny_api)
     await manifests.accounts_exist(tiny_api, [space])
     for n in range(2):
         blocker = gates.a_gated_pod(f"busy-{n}", "none", "none", nodeSelector=dict(FAST))
         del blocker["spec"]["schedulingGates"], blocker["metadata"]["ownerReferences"]
         await tiny_api.create(f"/api/v1/namespaces/{space}/pods", blocker)
-    stamp = stamps.encode(
+    container = {"image": "busybox", "command": ["sleep", "1"]}
+    container["resources"] = {"requests": {"cpu": "2", "memory": "64Mi"}}
+    template = {"name": "work", "nodeSelector": dict(FAST), "container": container}
+    # The words bind to the Workflow's uid: it starts once they are in its template.
+    spec = {
+        "entrypoint": "work",
+        "serviceAccountName": "default",
+        "suspend": True,
+        "templates": [template],
+    }
+    path = gates.WORKFLOWS.format(space)
+    uids: dict[str, list[str]] = {"lost": [], "forged": []}
+    with gates.operator(tiny, recoverAfter="1s", recoverMost=2) as running:
+        await gates.dispatching(running)
+        secret = await polls.until(lambda: _secret(tiny_api), within_s=20)
+        ring = keys.read(secret)
+        for name in uids:
+            body = {
+                "apiVersion": "argoproj.io/v1alpha1",
+                "kind": "Workflow",
+                "metadata": {"name": name},
+                "spec": spec,
+            }
+            uid = (await tiny_api.create(path, body))["metadata"]["uid"]
+            stamp = _misplaced(f"{space}/{name}", uid)
+            words = {decisions.ANNOTATION: stamp.decode()}
+            if name == "lost":
+                words[decisions.SIGNATURE] = signatures.sign(ring, stamp, time.time())
+            spoken = {"annotations": words, "labels": {decisions.LABEL: "true"}}
+            change = {"suspend": False, "templates": [{**template, "metadata": spoken}]}
+            await tiny_api.patch(f"{path}/{name}", {"spec": change})
+        end = time.monotonic() + 45
+        while time.monotonic() < end:
+            found = await gates.pods_of(tiny_api, space)
+            for name, seen in uids.items():
+                if name in found and found[name]["metadata"]["uid"] not in seen:
+                    seen.append(found[name]["metadata"]["uid"])
+            await asyncio.sleep(0.2)
+    assert {"lost": 3, "forged": 1} == {name: len(seen) for name, seen in uids.items()}
+
+
+def _misplaced(pod: str, workflow_uid: str) -> bytes:
+    """Return a decision that sent a pod to the group that is full."""
+    return stamps.encode(
         decisions.Decision(
             id="d-aaaaaaaaaaaaaaaaaaaa",
-            verdict=decisions.Verdict.RELEASE,
-            pod="any",
+            verdict=decisions.Verdict.PLACE,
+            pod=pod,
+            workflow_uid=workflow_uid,
             placement=decisions.Placement(group="fast", selector=FAST, bind="require"),
             issued_at=time.time(),
         )
-    ).decode()
-    container = {"image": "busybox", "command": ["sleep", "1"]}
-    container["resources"] = {"requests": {"cpu": "2", "memory": "64Mi"}}
-    labels = {decisions.LABEL: "true"}
-    template = {
-        "name": "work",
-        "nodeSelector": dict(FAST),
-        "metadata": {"annotations": {decisions.RELEASE_ANNOTATION: stamp}, "labels": labels},
-        "container": container,
-    }
-    spec = {"entrypoint": "work", "serviceAccountName": "default", "templates": [template]}
-    workflow = {
-        "apiVersion": "argoproj.io/v1alpha1",
-        "kind": "Workflow",
-        "metadata": {"name": "lost"},
-        "spec": spec,
-    }
-    await tiny_api.create(gates.WORKFLOWS.format(space), workflow)
-    uids: list[str] = []
-    with gates.operator(tiny, recoverAfter="1s", recoverMost=2) as running:
-        await gates.dispatching(running)
-        end = time.monotonic() + 45
-        while time.monotonic() < end:
-            pod = (await gates.pods_of(tiny_api, space)).get("lost")
-            if pod is not None and pod["metadata"]["uid"] not in uids:
-                uids.append(pod["metadata"]["uid"])
-            await asyncio.sleep(0.2)
-    assert 3 == len(uids)
+    )
+
+
+async def _secret(api: apis.Api) -> bytes:
+    """Return the operator's ring, nothing before it is there."""
+    try:
+        found = await api.get(f"/api/v1/namespaces/{gates.SYSTEM}/secrets/tiphys-keys")
+    except apis.ApiError:
+        return b""
+    return base64.b64decode(found["data"][keys.RING_FIELD])

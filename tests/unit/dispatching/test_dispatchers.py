@@ -11,7 +11,8 @@ import pytest
 from tests.fakes.deciders import a_ring
 from tests.unit.dispatching import words
 from tests.unit.operator import builders as built
-from tiphys.models.domain import decisions, errors, pods, settings
+from tiphys.models.domain import decisions, errors, optins, pods, settings
+from tiphys.models.planner import plans
 from tiphys.models.wire import stamps
 from tiphys.operator import (
     apis,
@@ -20,7 +21,9 @@ from tiphys.operator import (
     clocks,
     departures,
     dispatchers,
+    legacies,
     objects,
+    plannings,
     policies,
     snapshots,
     tallies,
@@ -28,6 +31,7 @@ from tiphys.operator import (
 from tiphys.operator import settings as operator_settings
 
 STEP_S = 0.02
+LEGACY = "/apis/coordination.k8s.io/v1/namespaces/tiphys-system/leases/tiphys-dispatch"
 
 
 class Api:
@@ -38,11 +42,16 @@ class Api:
         self.opened: list[str] = []
         self.refusals: dict[str, Exception] = {}
         self.others: list[tuple[str, str]] = []
+        self.legacy: dict[str, str] = {}
         self.stamps: dict[str, decisions.Stamp] = {}
 
     async def call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """Take a call."""
         await asyncio.sleep(0)
+        if path == LEGACY:
+            if method == "PATCH":
+                self.legacy = options["body"]["metadata"]["annotations"]
+            return {"metadata": {"annotations": self.legacy}}
         if method != "PATCH" or options.get("content_type") != apis.JSON_PATCH:
             self.others.append((method, path))
             return {}
@@ -101,6 +110,7 @@ class Scene:
             chosen=operator_settings.Dispatch(**changes),
             clock=self.clock,
             counted=self.counted,
+            namespace="tiphys-system",
             disabled=disabled,
         )
 
@@ -310,6 +320,26 @@ async def test_a_pod_that_was_held_too_long_is_opened_and_counted_as_a_time_out(
     await scene.until(lambda: scene.api.opened == ["a"], within_s=8.0)
     await asyncio.sleep(0.05)
     assert 1 == scene.counted.opened.labels(tallies.How.CLOCK)._value.get()
+
+
+async def test_a_new_leader_counts_on_for_how_long_a_pod_was_held(run: Any) -> None:
+    """With gate.maxHold nearly used when the last leader died it opens when the rest is."""
+    scene = Scene(built.a_node("n1", cpu_m=4000))
+    held = settings.Gate(max_hold_s=300.0)
+    scene.put("a")
+    scene.api.legacy = legacies.encode(legacies.Legacy(held_s={"uid-a": 299.8}))
+    dispatcher = scene.dispatcher
+    dispatcher._begin(await dispatcher._legacies.read())
+    picture = dispatcher._pictured.current()
+    (waiting,) = picture.waiting
+    hold = plans.Hold(uid="uid-a", kind=plans.HoldKind.ORDER, reason="x", rank=2, fits=True)
+    chosen = policies.Policies(scene.cached).choose("genomics", optins.OptIn(enabled=True))
+    assert held == chosen.choices.gate
+    planned = plannings.Planned(waiting=waiting, chosen=chosen, answer=hold)
+    assert 0.0 == dispatcher.holds.held_s("genomics/a")
+    assert dispatcher.holds.take([planned], picture) < 1.0
+    assert dispatcher.holds.held_s("genomics/a") >= 300.0 - 0.5
+    assert dispatcher._left().held_s["uid-a"] >= 299.5
 
 
 async def test_dispatch_ends_when_the_fence_closes(run: Any) -> None:

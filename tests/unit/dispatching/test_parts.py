@@ -7,7 +7,7 @@ from typing import Any
 import prometheus_client
 import pytest
 
-from tests.unit.dispatching import builders
+from tests.unit.dispatching import builders, words
 from tests.unit.operator import builders as built
 from tiphys.models.domain import (
     amounts,
@@ -20,8 +20,11 @@ from tiphys.models.domain import (
 )
 from tiphys.models.planner import plans
 from tiphys.models.policies import builtins
-from tiphys.models.wire import stamps
+from tiphys.models.wire import keys, stamps
 from tiphys.operator import (
+    adoptions,
+    assumptions,
+    caches,
     conditions,
     events,
     objects,
@@ -32,6 +35,8 @@ from tiphys.operator import (
     tallies,
     ways,
 )
+from tiphys.operator import settings as operator_settings
+from tiphys.operator import snapshots as pictures
 
 
 def counted() -> tallies.Tallies:
@@ -159,18 +164,18 @@ async def _runs(recorder: events.Recorder, clock: builders.Clock, length_s: floa
     await asyncio.gather(task, return_exceptions=True)
 
 
+MISPLACED = decisions.Stamp(
+    id="d-aaaaaaaaaaaaaaaaaaaa",
+    verdict=decisions.Verdict.RELEASE,
+    pod="genomics/a",
+    placement=decisions.Placement(group="fast", selector=(("pool", "fast"),), bind="require"),
+    issued_at=built.AT,
+)
+
+
 def a_stuck(**changes: Any) -> objects.Seen:
     """A released pod that its nodeSelector keeps unbound for a minute."""
-    placement = decisions.Placement(group="fast", selector=(("pool", "fast"),), bind="require")
-    stamp = stamps.encode(
-        decisions.Decision(
-            id="d-aaaaaaaaaaaaaaaaaaaa",
-            verdict=decisions.Verdict.RELEASE,
-            pod="genomics/a",
-            placement=placement,
-            issued_at=built.AT,
-        )
-    ).decode()
+    stamp = stamps.encode(MISPLACED).decode()
     seen = built.a_seen(
         "a",
         constraints=pods.Constraints(node_selector=(("pool", "fast"),)),
@@ -203,12 +208,76 @@ def test_only_a_pod_that_never_ran_and_that_we_misplaced_is_given_back(
     changes: dict[str, Any], stuck: bool
 ) -> None:
     """Each condition of the rule by itself."""
-    assert stuck is recoveries.stuck(a_stuck(**changes), built.AT + 60)
+    assert stuck is recoveries.stuck(a_stuck(**changes), MISPLACED, built.AT + 60)
 
 
 def test_a_pod_gets_its_time_to_be_bound() -> None:
     """One that was released a moment ago is not stuck."""
-    assert not recoveries.stuck(a_stuck(), built.AT - 1)
+    assert not recoveries.stuck(a_stuck(), MISPLACED, built.AT - 1)
+
+
+class _Deleting:
+    """An API that notes what it is told to delete."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    async def delete(self, path: str, *, body: object | None = None) -> None:
+        """Note a deletion."""
+        self.deleted.append(path.rpartition("/")[2])
+
+
+def a_recovery(
+    cached: caches.Caches, api: _Deleting, ring: keys.Ring, *, at: float
+) -> recoveries.Recovery:
+    """Return what gives pods back, at a moment."""
+    clock = builders.Clock(at)
+    assumed = assumptions.Assumptions(clock.now)
+    pictured = pictures.Snapshots(cached, assumed, clock=clock.now, monotonic=clock.monotonic)
+    counted = tallies.Tallies(prometheus_client.CollectorRegistry())
+    return recoveries.Recovery(
+        api,  # type: ignore[arg-type]
+        cached,
+        pictured,
+        policies.Policies(cached),
+        adoptions.Words(cached, ring=lambda: ring),
+        fence=lambda: None,
+        chosen=operator_settings.Dispatch(),
+        clock=clock,
+        counted=counted,
+        recorder=events.Recorder(
+            api,  # type: ignore[arg-type]
+            clock=clock,
+            counted=counted,
+            per_second=10,
+        ),
+    )
+
+
+@pytest.mark.parametrize("ours", [True, False])
+async def test_only_a_word_that_our_key_signed_gives_a_pod_back(ours: bool) -> None:
+    """Whoever else writes our annotations; and twice over all leaders, then it is left alone."""
+    ring, strangers = (
+        keys.Ring(keys=(keys.generate(not_before=built.AT - 60, not_after=built.AT + 3600),))
+        for _ in range(2)
+    )
+    cached = built.filled(built.a_node("other"))
+    run = built.a_run("a")
+    tasks = tuple(
+        dataclasses.replace(each, state=workflows.TaskState.PENDING) for each in run.workflow.tasks
+    )
+    workflow = dataclasses.replace(run.workflow, tasks=tasks)
+    cached.workflows.put("genomics/exome", dataclasses.replace(run, workflow=workflow))
+    signer = ring if ours else strangers
+    pod = words.signed(a_stuck(), signer, issued_at=built.AT, placement=MISPLACED.placement)
+    cached.pods.put("genomics/a", pod)
+    api = _Deleting()
+    first = a_recovery(cached, api, ring, at=built.AT + 60)
+    assert ours is bool(await first.once())
+    second = a_recovery(cached, api, ring, at=built.AT + 70)
+    second.begin(first.times)
+    assert [ours, False] == [bool(await second.once()), bool(await second.once())]
+    assert (["a", "a"] if ours else []) == api.deleted
 
 
 @pytest.mark.parametrize(
