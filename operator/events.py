@@ -19,6 +19,9 @@ AGAIN_S = 30.0
 MOST_WAITING = 500
 """Events that wait to be written; beyond them new ones are dropped."""
 MOST_KNOWN = 20_000
+UNSPACED = "default"
+"""Namespace of Events about objects without one."""
+CORE_KINDS = ("Pod", "Namespace")
 LONGEST = 1000
 """Letters of a message; Kubernetes takes 1,024 bytes."""
 
@@ -30,8 +33,10 @@ class About:
     """The object that an Event is about."""
 
     kind: str
-    """`Pod` or `Workflow`."""
+    """`Pod`, `Namespace` or one of Argo's."""
     namespace: str
+    """Where the Event is kept: the object's namespace, a Namespace's own, empty for what has none
+    (then it is `default`, as Kubernetes wants it)."""
     name: str
     uid: str
 
@@ -97,7 +102,8 @@ class Recorder:
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         known.written_at = self._clock.monotonic()
-        path = f"/api/v1/namespaces/{about.namespace}/events"
+        space = about.namespace or UNSPACED
+        path = f"/api/v1/namespaces/{space}/events"
         stamp = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
         at = stamp.strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
@@ -127,9 +133,9 @@ class Recorder:
     def _event(
         self, known: _Known, about: About, kind: str, message: str, *, reason: str, at: str
     ) -> apis.Object:
-        version = "v1" if about.kind == "Pod" else "argoproj.io/v1alpha1"
+        version = "v1" if about.kind in CORE_KINDS else "argoproj.io/v1alpha1"
         return {
-            "metadata": {"name": known.name, "namespace": about.namespace},
+            "metadata": {"name": known.name, "namespace": about.namespace or UNSPACED},
             "involvedObject": {
                 "apiVersion": version,
                 "kind": about.kind,

@@ -36,6 +36,7 @@ from tiphys.operator import (
     limits,
     logs,
     metrics,
+    misspellings,
     namespaces,
     objects,
     policies,
@@ -184,40 +185,33 @@ def watching(parts: Parts, stop: Callable[[], None]) -> tuple[Work, ...]:
 
 def leading(parts: Parts) -> tuple[Work, ...]:
     """Return what the leader alone does."""
+    api, election, cached, clock = parts.api, parts.election, parts.cached, parts.clock
+    chosen, dispatcher, excluded = parts.chosen, parts.dispatcher, parts.chosen.excluded
     keeper = trusts.Keeper(
-        parts.api,
-        parts.election,
-        chosen=parts.chosen,
-        clock=parts.clock,
+        api,
+        election,
+        chosen=chosen,
+        clock=clock,
         measured=parts.measured,
         remembered=parts.trust.secrets,
     )
     if parts.disabled:
         # Without keys the webhook could not even be told that everything passes.
-        return (keeper.run, parts.dispatcher.run)
-    return (
-        keeper.run,
-        parts.dispatcher.run,
-        recorders.Recorder(
-            parts.cached,
-            parts.estimates,
-            chosen=parts.chosen.history,
-            clock=parts.clock,
-            measured=parts.measured,
-            group_of=lambda node: parts.pictured.group_of.get(node, ""),
-        ).run,
-        statuses.Writer(
-            parts.api,
-            parts.election,
-            parts.cached,
-            parts.policies,
-            excluded=parts.chosen.excluded,
-            clock=parts.clock,
-        ).run,
-        namespaces.Lister(
-            parts.api, parts.election, parts.cached, chosen=parts.chosen, clock=parts.clock
-        ).run,
+        return (keeper.run, dispatcher.run)
+    recorder = recorders.Recorder(
+        cached,
+        parts.estimates,
+        chosen=chosen.history,
+        clock=clock,
+        measured=parts.measured,
+        group_of=lambda node: parts.pictured.group_of.get(node, ""),
     )
+    writer = statuses.Writer(api, election, cached, parts.policies, excluded=excluded, clock=clock)
+    lister = namespaces.Lister(api, election, cached, chosen=chosen, clock=clock)
+    teller = misspellings.Teller(
+        cached, dispatcher.events, excluded=excluded, counted=dispatcher.counted
+    )
+    return (keeper.run, dispatcher.run, recorder.run, writer.run, lister.run, teller.run)
 
 
 async def operate(parts: Parts, stopping: asyncio.Event) -> None:

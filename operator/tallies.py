@@ -86,6 +86,12 @@ class Tallies:
             ("outcome",),
             registry=registry,
         )
+        self.unreadable_annotations = prometheus.Gauge(
+            f"{PREFIX}_unreadable_annotations",
+            "Objects with an annotation of Tiphys that cannot be read, so that it steers nobody",
+            ("kind",),
+            registry=registry,
+        )
         for how in How:
             self.opened.labels(how.value)
         for kind in plans.HoldKind:
