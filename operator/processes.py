@@ -33,6 +33,7 @@ from tiphys.operator import (
     elections,
     estimates,
     explanations,
+    histories,
     limits,
     logs,
     metrics,
@@ -351,6 +352,8 @@ async def run(
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
+    # A URL that means nothing is told now, not when this replica comes to lead.
+    histories.Store(chosen.history.url).close()
     login = credentials.find(kubeconfig, environ)
     async with apis.Api(login, agent="tiphys-operator") as api:
         parts = assemble(

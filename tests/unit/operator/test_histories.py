@@ -193,6 +193,31 @@ async def test_the_recorder_writes_what_ends_and_learns_from_it() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_store_of_a_newer_version_ends_no_leader(tmp_path: Path) -> None:
+    """Gates and keys go on without a history; a message each publish interval says why."""
+    url = f"sqlite:///{tmp_path / 'newer.db'}"
+    store = histories.Store(url)
+    store.open(at=AT)
+    with store._engine.begin() as connection:
+        later = {"version": histories.SCHEMA + 1, "applied_at": AT}
+        connection.execute(histories._versions.insert().values(**later))
+    store.close()
+    clock = clocks.Clock(AT)
+    recorder = recorders.Recorder(
+        builders.filled(),
+        estimates.Estimates(),
+        chosen=settings.History(url=url),
+        clock=clock,
+        measured=metrics.Metrics(),
+        group_of=lambda node: "",
+    )
+    task = asyncio.ensure_future(recorder.run())
+    await clock.advance(30.0)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def test_estimates_travel_whole() -> None:
     """What a follower reads is what the leader knows."""
     rows = [
