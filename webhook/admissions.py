@@ -171,9 +171,18 @@ def _bare(review: reviews.Review) -> Mapping[str, object]:
 
 
 def _reinvoked(review: reviews.Review, effects: Effects) -> bool:
-    """Say whether a decision of ours stands on the pod already, written some milliseconds ago."""
+    """Say whether a decision of ours stands on the pod already, written some milliseconds ago.
+
+    Raises `failures.FailedError` where another webhook has overwritten what it decided since. To
+    write it again would begin a quarrel, and when the other one has the last word the validating
+    webhook refuses a pod that was fine: it goes on without a decision.
+    """
     try:
         return _held(review, effects) is not None
+    except checks.OverwrittenError as error:
+        if effects.replays.holds(error.decision):
+            return False  # brought along from a pod that is there already
+        raise failures.FailedError(failures.Kind.OVERWRITTEN, str(error)) from error
     except (checks.FaultyError, failures.FailedError):
         return False
 

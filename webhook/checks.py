@@ -35,6 +35,15 @@ class FaultyError(errors.RefusedError):
         self.fault = fault
 
 
+class OverwrittenError(FaultyError):
+    """A decision of ours, good for this pod and now, of which the pod holds another thing."""
+
+    def __init__(self, decision: str, text: str) -> None:
+        """`decision` is its id."""
+        super().__init__(Fault.ALTERED, text)
+        self.decision = decision
+
+
 def examine(
     pod: Mapping[str, object], *, namespace: str, ring: keys.Ring, at: float
 ) -> decisions.Stamp | None:
@@ -68,8 +77,8 @@ def examine(
     except errors.InputError as error:
         raise FaultyError(Fault.ALTERED, f"the pod of {stamp.id} has no shape: {error}") from error
     if changed:
-        raise FaultyError(
-            Fault.ALTERED, f"decision {stamp.id} does not match {', '.join(changed)} of the pod"
+        raise OverwrittenError(
+            stamp.id, f"decision {stamp.id} does not match {', '.join(changed)} of the pod"
         )
     return stamp
 

@@ -28,11 +28,19 @@ class Kind(enum.StrEnum):
     EXPIRED = "expired"
     MISMATCH = "mismatch"
     """A decision for another pod, or one that contradicts this one."""
+    OVERWRITTEN = "overwritten"
+    """Another webhook changed after us what we had written."""
     INTERNAL = "internal"
     """A fault of the webhook itself."""
 
 
-SICK = frozenset(Kind) - {Kind.BREAKER, Kind.OVERLOAD, Kind.MISMATCH, Kind.INTERNAL}
+SICK = frozenset(Kind) - {
+    Kind.BREAKER,
+    Kind.OVERLOAD,
+    Kind.MISMATCH,
+    Kind.OVERWRITTEN,
+    Kind.INTERNAL,
+}
 """What speaks against the decision API as a whole and counts for the breaker."""
 
 

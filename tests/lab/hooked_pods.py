@@ -7,7 +7,7 @@ import json
 import ssl
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from aiohttp import web
@@ -169,17 +169,32 @@ async def failed_open(api: apis.Api) -> float:
     )
 
 
+def sidecar(pod: apis.Object) -> list[apis.Object]:
+    """Return the patch that adds a sidecar, once."""
+    if "proxy" in [container["name"] for container in pod["spec"]["containers"]]:
+        return []
+    added = {"name": "proxy", "image": "mesh:1", "command": ["true"]}
+    return [{"op": "add", "path": "/spec/containers/-", "value": added}]
+
+
+def own_affinity(pod: apis.Object) -> list[apis.Object]:
+    """Return the patch that writes an affinity over whatever there is, each time anew."""
+    wanted = {"nodeAffinity": {}}
+    if pod["spec"].get("affinity") == wanted:
+        return []
+    return [{"op": "add", "path": "/spec/affinity", "value": wanted}]
+
+
 @contextlib.asynccontextmanager
-async def injecting(leaf: authorities.Leaf) -> AsyncIterator[str]:
-    """Serve a webhook of somebody else's that adds a sidecar once; yields its URL."""
+async def injecting(
+    leaf: authorities.Leaf, change: Callable[[apis.Object], list[apis.Object]] = sidecar
+) -> AsyncIterator[str]:
+    """Serve a webhook of somebody else's that changes pods; yields its URL."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         asked = json.loads(await request.content.read())["request"]
         response: dict[str, Any] = {"uid": asked["uid"], "allowed": True}
-        names = [container["name"] for container in asked["object"]["spec"]["containers"]]
-        if "proxy" not in names:
-            sidecar = {"name": "proxy", "image": "mesh:1", "command": ["true"]}
-            patch = [{"op": "add", "path": "/spec/containers/-", "value": sidecar}]
+        if patch := change(asked["object"]):
             response["patchType"] = "JSONPatch"
             response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
         found = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}

@@ -180,6 +180,38 @@ async def test_it_works_beside_a_webhook_that_adds_a_sidecar(
         assert 1 == len(made["spec"]["affinity"]["nodeAffinity"][patches.PREFERRED])
 
 
+@pytest.mark.parametrize("theirs", ["a-affinity", "z-affinity"])
+async def test_a_webhook_that_overwrites_what_we_wrote_costs_no_pod(
+    hooked: webhooks.World, api: apis.Api, namespace: str, owner: apis.Object, theirs: str
+) -> None:
+    """Whoever is called last, and both called again: its word holds, and the pod is created."""
+    hooked.decider.verdict, hooked.decider.placement = decisions.Verdict.PLACE, FAST
+    leaf = hooked.authority.leaf("CN=other", names=["127.0.0.1"])
+    async with (
+        hooked_pods.injecting(leaf, hooked_pods.own_affinity) as url,
+        hooked_pods.configured(
+            api,
+            namespace,
+            url=url,
+            authority=hooked.authority.pem,
+            paths=["/mutate"],
+            name=theirs,
+        ),
+    ):
+
+        async def overwritten() -> bool:
+            made = await api.call(
+                "POST", pods(namespace), body=a_task(owner), params={"dryRun": "All"}
+            )
+            return made["spec"].get("affinity") == {"nodeAffinity": {}}
+
+        await polls.until(overwritten, within_s=20)
+        made = await api.create(pods(namespace), a_task(owner, "overwritten"))
+    assert {"nodeAffinity": {}} == made["spec"]["affinity"]
+    assert "tiphys.dev/decision" not in made["metadata"].get("annotations", {})
+    assert 0 < hooked.metric("tiphys_webhook_decision_failures_total", kind="overwritten")
+
+
 async def _injected(api: apis.Api, namespace: str, owner: apis.Object) -> bool:
     made = await api.call("POST", pods(namespace), body=a_task(owner), params={"dryRun": "All"})
     return len(made["spec"]["containers"]) == 2

@@ -54,6 +54,42 @@ async def test_a_placed_pod_keeps_what_another_webhook_added(world: webhooks.Wor
     assert held["allowed"]
 
 
+async def test_a_decision_that_another_webhook_overwrote_is_taken_off(
+    world: webhooks.World,
+) -> None:
+    """Not written anew, which the other one would overwrite anew; so nothing is left to refuse."""
+    world.decider.verdict, world.decider.placement = decisions.Verdict.PLACE, FAST
+    async with world.session() as session:
+        pod = pods.a_pod()
+        answer = await webhooks.called(session, "/mutate", pods.a_body(pod))
+        theirs = webhooks.patched(pod, answer)
+        theirs["spec"]["affinity"] = {"podAffinity": {}}
+        again = await webhooks.called(session, "/mutate", pods.a_body(theirs))
+        left = webhooks.patched(theirs, again)
+        held = await webhooks.called(session, "/validate", pods.a_body(left))
+    assert "overwritten: " in again["auditAnnotations"]["reason"]
+    assert {"podAffinity": {}} == left["spec"]["affinity"]
+    assert not [name for name in left["metadata"]["annotations"] if name.startswith("tiphys.dev/")]
+    assert (True, "none") == (held["allowed"], held["auditAnnotations"]["outcome"])
+    assert 1 == len(world.decider.asked)
+    assert 1 == world.metric("tiphys_webhook_decision_failures_total", kind="overwritten")
+
+
+async def test_a_decision_that_was_taken_before_is_no_reason_to_let_a_changed_pod_go(
+    world: webhooks.World,
+) -> None:
+    """Whoever copies one and leaves the gate out is asked for anew, and gated."""
+    async with world.session() as session:
+        pod = pods.a_pod()
+        answer = await webhooks.called(session, "/mutate", pods.a_body(pod))
+        made = webhooks.patched(pod, answer)
+        assert (await webhooks.called(session, "/validate", pods.a_body(made)))["allowed"]
+        copied = {**made, "spec": pod["spec"]}
+        again = await webhooks.called(session, "/mutate", pods.a_body(copied))
+    assert "gated" == again["auditAnnotations"]["outcome"]
+    assert 2 == len(world.decider.asked)
+
+
 @pytest.mark.parametrize("verdict", ["pass", "shadow"])
 async def test_a_pod_that_is_only_looked_at_has_no_patch(
     world: webhooks.World, verdict: str
