@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tiphys.models.domain import decisions, errors
 from tiphys.models.wire import keys, messages, signatures, stamps
-from tiphys.operator import clocks, metrics, servers, settings, trusts
+from tiphys.operator import admissions, clocks, metrics, servers, settings, trusts
 from tiphys.operator import decisions as deciders
 
 ESTIMATES = "/v1/estimates"
@@ -56,6 +56,7 @@ class Answers:
         clock: clocks.Clock,
         measured: metrics.Metrics,
         estimates: Callable[[], bytes | None],
+        admitted: admissions.Admissions,
     ) -> None:
         """`estimates` returns the published snapshot, or None on a replica that has none."""
         self._decider = decider
@@ -64,6 +65,7 @@ class Answers:
         self._clock = clock
         self._measured = measured
         self._estimates = estimates
+        self._admitted = admitted
         self._nonces = Nonces()
         self.draining = False
         """Connections are closed after their answer, so that callers move on."""
@@ -124,6 +126,8 @@ class Answers:
             return self._refused(401, "signature", str(error))
         except errors.TiphysError as error:
             return self._refused(503, "unavailable", str(error))
+        if not asked.dry_run:
+            self._admitted.note(decision)
         spent_s = self._clock.monotonic() - asked_at
         self._measured.decision_seconds.observe(spent_s)
         self._measured.decisions.labels(decision.verdict).inc()

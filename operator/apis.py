@@ -17,7 +17,7 @@ import contextlib
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -88,8 +88,11 @@ class Api:
         connections: int = 64,
         timeout_s: float = 20.0,
         agent: str = "tiphys",
+        headers: Sequence[tuple[str, str]] = (),
     ) -> None:
+        """`headers` go with every call, such as those of impersonation; a name may come twice."""
         self._login = login
+        self._headers = tuple(headers)
         self._attempts = attempts
         self._connections = connections
         self._timeout_s = timeout_s
@@ -102,7 +105,7 @@ class Api:
         self._session = aiohttp.ClientSession(
             base_url=self._login.server,
             connector=aiohttp.TCPConnector(ssl=self._login.context, limit=self._connections),
-            headers={"Accept": JSON, "User-Agent": self._agent},
+            headers=(("Accept", JSON), ("User-Agent", self._agent), *self._headers),
             json_serialize=lambda value: orjson.dumps(value).decode(),
         )
         return self

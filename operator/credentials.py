@@ -5,7 +5,7 @@ import dataclasses
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,31 +81,55 @@ class ServiceAccount:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """The current context of a kubeconfig; `bearer` is a static token."""
+    """One context of a kubeconfig; `bearer` is a static token."""
 
     server: str
     context: ssl.SSLContext
     bearer: str = ""
     namespace: str = "default"
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers by which the API server is asked to take the caller for somebody else."""
 
     def token(self, now_s: float) -> str:
         """Return the token as it was read."""
         return self.bearer
 
 
-def find(kubeconfig: Path | None, environ: Mapping[str, str] = os.environ) -> Login:
-    """Choose: a kubeconfig that was named, else the pod's account, else the person's default."""
-    if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in environ and MOUNT.exists():
+def find(
+    kubeconfig: Path | None, environ: Mapping[str, str] = os.environ, *, context: str = ""
+) -> Login:
+    """Choose: a kubeconfig that was named, else the pod's account, else the person's default.
+
+    `context` names one of the kubeconfig's; empty = its current one.
+    """
+    in_pod = "KUBERNETES_SERVICE_HOST" in environ and MOUNT.exists()
+    if kubeconfig is None and in_pod and not context:
         return ServiceAccount(environ)
     named = environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return person(kubeconfig or Path(named or Path.home() / ".kube" / "config"))
+    return person(kubeconfig or Path(named or Path.home() / ".kube" / "config"), context)
 
 
-def person(path: Path) -> Person:
-    """Read the current context of a kubeconfig (files or inline data, certificate or token)."""
+def impersonation(
+    user: str, groups: Sequence[str] = (), uid: str = ""
+) -> tuple[tuple[str, str], ...]:
+    """Return the headers by which the API server takes the caller for somebody else.
+
+    Raises `InputError` for groups or a uid without a user, which the API server refuses.
+    """
+    if not user and (groups or uid):
+        raise errors.InputError("a group or uid is impersonated with a user only: name one (--as)")
+    return (
+        *((("Impersonate-User", user),) if user else ()),
+        *(("Impersonate-Group", group) for group in groups),
+        *((("Impersonate-Uid", uid),) if uid else ()),
+    )
+
+
+def person(path: Path, named: str = "") -> Person:
+    """Read a context of a kubeconfig (files or inline data, certificate or token)."""
     try:
         config = yaml.safe_load(path.read_text())
-        chosen = _named(config["contexts"], config["current-context"])["context"]
+        chosen = _named(config["contexts"], named or config["current-context"])["context"]
         cluster = _named(config["clusters"], chosen["cluster"])["cluster"]
         user = _named(config["users"], chosen["user"])["user"]
         context = ssl.create_default_context(
@@ -125,6 +149,9 @@ def person(path: Path) -> Person:
         context=context,
         bearer=bearer,
         namespace=chosen.get("namespace", "default"),
+        impersonation=impersonation(
+            user.get("as", ""), user.get("as-groups") or (), user.get("as-uid", "")
+        ),
     )
 
 
@@ -152,4 +179,8 @@ def _text(data: str | None) -> str | None:
 
 
 def _named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    return next(item for item in items if item["name"] == name)
+    for item in items:
+        if item["name"] == name:
+            return item
+    there = ", ".join(str(item["name"]) for item in items) or "none"
+    raise KeyError(f"no entry {name!r}; there are: {there}")

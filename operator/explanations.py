@@ -12,12 +12,21 @@ from aiohttp import web
 from tiphys.models.domain import decisions, settings, snapshots
 from tiphys.models.planner import masks
 from tiphys.models.wire import messages
-from tiphys.operator import caches, clocks, elections, holds, objects, optins, policies
+from tiphys.operator import (
+    admissions,
+    caches,
+    clocks,
+    elections,
+    holds,
+    objects,
+    optins,
+    policies,
+)
 from tiphys.operator import snapshots as pictures
 
 PATH = "/v1/explanations/"
 MOST_PODS = 500
-"""Pods of a Workflow that one answer lists."""
+"""Pods of a Workflow that one answer lists: those that wait, in order, then the others."""
 Json = dict[str, object]
 
 
@@ -30,6 +39,7 @@ class Desk:
         pictured: pictures.Snapshots,
         known: policies.Policies,
         held: holds.Holds,
+        admitted: admissions.Admissions,
         *,
         election: elections.Election,
         clock: clocks.Clock,
@@ -38,6 +48,7 @@ class Desk:
         self._pictured = pictured
         self._policies = known
         self._holds = held
+        self._admitted = admitted
         self._election = election
         self._clock = clock
 
@@ -69,7 +80,8 @@ class Desk:
             **self._who(workflow.namespace, run),
             "priority": workflow.priority,
             "unknowns": list(workflow.unknowns),
-            "pods": [self._of_pod(each) for each in sorted(seen, key=_key)[:MOST_PODS]],
+            "podsInAll": len(seen),
+            "pods": [self._of_pod(each) for each in sorted(seen, key=self._place)[:MOST_PODS]],
         }
 
     def _of_pod(self, seen: objects.Seen) -> Json:
@@ -91,10 +103,19 @@ class Desk:
         released = self._holds.released(pod.uid)
         if released is not None:
             found["decision"] = messages.encode_decision(released)
+        admitted = self._admitted.of(pod)
+        if admitted is not None:
+            found["admission"] = messages.encode_decision(admitted)
         standing = self._holds.standing(pod.uid)
         if standing is not None and pod.gated:
             found |= self._held(standing)
         return found
+
+    def _place(self, seen: objects.Seen) -> tuple[bool, float, str]:
+        """Return what sorts pods: those that wait first, by rank."""
+        standing = self._holds.standing(seen.pod.uid) if seen.pod.gated else None
+        rank = float("inf") if standing is None else standing.hold.rank
+        return not seen.pod.gated, rank, seen.pod.key
 
     def _who(self, namespace: str, run: objects.Run | None) -> Json:
         optin = optins.of(self._caches, namespace, run)
@@ -209,7 +230,3 @@ def _groups(
         if group not in may
     ]
     return sorted(candidates, key=lambda each: (each.score, each.group)), masked
-
-
-def _key(seen: objects.Seen) -> str:
-    return seen.pod.key

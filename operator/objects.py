@@ -49,6 +49,15 @@ class Seen:
         """Return one annotation of ours, or an empty text."""
         return dict(self.annotations).get(name, "")
 
+    @property
+    def steered(self) -> bool:
+        """Whether it is Tiphys' to change: stamped at its creation, or decided then.
+
+        The guards of the chart hold our own accounts to the same (charts/tiphys, guards.yaml).
+        """
+        stamped = dict(self.labels).get(decisions.LABEL) == "true"
+        return stamped or bool(self.annotation(decisions.ANNOTATION))
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class End:

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from tiphys.models.domain import errors
 from tiphys.operator import (
+    admissions,
     answers,
     apis,
     assumptions,
@@ -82,6 +83,7 @@ class Parts:
     tls: servers.Identity
     trust: trusts.Follower
     decider: decisions.Decider
+    admitted: admissions.Admissions
     dispatcher: dispatchers.Dispatcher
 
 
@@ -139,6 +141,7 @@ def assemble(
         tls=tls,
         trust=trust,
         dispatcher=dispatcher,
+        admitted=admissions.Admissions(),
         decider=decisions.Decider(
             api,
             cached,
@@ -224,6 +227,7 @@ async def operate(parts: Parts, stopping: asyncio.Event) -> None:
         clock=parts.clock,
         measured=parts.measured,
         estimates=lambda: parts.estimates.published,
+        admitted=parts.admitted,
     )
     listen = parts.chosen.listen
     async with contextlib.AsyncExitStack() as stack:
@@ -335,6 +339,7 @@ def _health(parts: Parts, stopping: asyncio.Event) -> web.Application:
         parts.pictured,
         parts.policies,
         parts.dispatcher.holds,
+        parts.admitted,
         election=parts.election,
         clock=parts.clock,
     ).mount(application)

@@ -14,8 +14,9 @@ import click
 from tiphys.models.domain import decisions, durations, errors
 from tiphys.operator.commands import groupings, patchings, sessions, views
 
-MOST_ROWS = 2000
-"""Pods of a workflow that are told of; equal reasons share a row."""
+MOST_ROWS = 20
+"""Rows of a table of waiting or open pods; `-o json` has all of them."""
+UNSTEERED = (decisions.Verdict.PASS, decisions.Verdict.SHADOW)
 LAST = 10**9
 """Where a pod without a rank stands."""
 
@@ -81,6 +82,7 @@ def _on_pod(found: sessions.Json) -> sessions.Json:
         "node": sessions.text(found, "spec", "nodeName"),
         "phase": sessions.text(found, "status", "phase"),
         "gated": views.gated(found),
+        "ours": views.ours(found),
         "foreignGates": [g for g in views.gates(found) if not g.startswith("tiphys.dev/")],
         "condition": views.waits(found),
     }
@@ -140,15 +142,24 @@ def _audited(path: Path, found: sessions.Json) -> list[object]:
 
 def _print(known: sessions.Json) -> None:
     hold, saw = known.get("hold") or {}, known.get("saw") or {}
-    decision = known.get("decision") or known.get("released") or known.get("created") or {}
-    if known["gated"]:
+    admission = known.get("admission") or {}
+    shadow = admission if admission.get("verdict") == decisions.Verdict.SHADOW else {}
+    decision = (
+        known.get("decision") or known.get("released") or admission or known.get("created") or {}
+    )
+    if known["gated"] and not known["ours"]:
+        state = "waits at a gate that Tiphys did not set"
+    elif known["gated"]:
         state = f"waits, {_nth(hold.get('rank') or 0)} in order" if hold else "waits at its gate"
     elif known["node"]:
         state = f"on {known['node']} ({known['phase']})"
     else:
-        state = "released, kube-scheduler places it" if decision else "not steered"
+        steered = decision and decision.get("verdict") not in UNSTEERED
+        state = "released, kube-scheduler places it" if steered else "not steered"
     why = hold.get("reason") or known["condition"].removeprefix("Tiphys: ")
-    if not known["gated"]:
+    if why == views.LONG_UNTOLD and not known.get("incomplete"):
+        why = "the leader has made no plan with it yet"
+    if not known["gated"] and not shadow:
         why = decision.get("reason") or why
     candidates = known.get("candidates") or decision.get("candidates") or []
     masked = known.get("masked") or decision.get("masked") or []
@@ -166,7 +177,8 @@ def _print(known: sessions.Json) -> None:
             ("kube-scheduler", known["condition"] if groupings.unbound(known) and decision else ""),
             ("steering", groupings.unsteered(known)),
             ("policy", _policy(known, decision)),
-            ("went to", decision.get("group") or sessions.text(decision, "placement", "group")),
+            ("shadow mode", _shadow(known, shadow)),
+            ("would go to" if shadow else "went to", _group(decision)),
             ("by default", known.get("default") or decision.get("default") or ""),
             ("expects to run", _duration(saw)),
             ("its workflow", _left(saw)),
@@ -188,6 +200,23 @@ def _print(known: sessions.Json) -> None:
         )
 
 
+def _shadow(known: sessions.Json, shadow: sessions.Json) -> str:
+    """Return what Tiphys would have done with a pod of a namespace that it only watches."""
+    if shadow:
+        return f"Tiphys {shadow['reason']}"
+    optin = known.get("optIn") or {}
+    if known.get("mode") != "Shadow" or not optin.get("enabled") or known.get("admission"):
+        return ""
+    return (
+        "nothing is changed; what Tiphys would have done is not remembered any more, the line "
+        "`decided` in an operator's log tells it"
+    )
+
+
+def _group(decision: sessions.Json) -> str:
+    return str(decision.get("group") or sessions.text(decision, "placement", "group"))
+
+
 async def _workflow(session: sessions.Session, found: sessions.Json, answer: views.Answer) -> int:
     namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
     listed = await _pods_of(session, namespace, name, needed=answer.found is None)
@@ -201,7 +230,8 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
         }
     else:
         on_pods = {item["metadata"]["uid"]: _on_pod(item) for item in listed}
-        pods = [{**on_pods.get(pod["uid"], {}), **pod} for pod in answer.found["pods"]]
+        told = {pod["uid"]: pod for pod in answer.found["pods"]}
+        pods = [{**on_pods.get(uid, {}), **told.get(uid, {})} for uid in {**told, **on_pods}]
         known = {**answer.found, "pods": pods}
     known["told"] = [
         {"reason": item.get("reason"), "message": item.get("message")}
@@ -217,10 +247,11 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
     )
     running = sum(1 for pod in pods if pod["phase"] == "Running")
     ended = sum(1 for pod in pods if pod["phase"] in ("Succeeded", "Failed"))
+    in_all = max(known.get("podsInAll") or 0, len(pods))
     sessions.facts(
         [
             ("workflow", known["workflow"]),
-            ("pods", f"{len(waiting)} wait, {running} run, {ended} ended, {len(pods)} in all"),
+            ("pods", f"{len(waiting)} wait, {running} run, {ended} ended, {in_all} in all"),
             ("policy", _policy(known, {})),
             ("opted in by", groupings.steered(known)),
             ("steering", groupings.unsteered(known)),
@@ -229,17 +260,27 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
         ]
     )
     if waiting:
-        rows = groupings.waiting(waiting[:MOST_ROWS])
-        sessions.listed("\nWaiting, in order", ("RANK", "POD", "WAITS FOR", "WHY"), rows)
+        _listed(
+            "Waiting, in order", ("RANK", "POD", "WAITS FOR", "WHY"), groupings.waiting(waiting)
+        )
     unbound = [pod for pod in pods if groupings.unbound(pod)]
     if unbound:
-        rows = groupings.opened(unbound[:MOST_ROWS])
-        sessions.listed("\nOpen, on no node yet", ("POD", "WENT TO", "WHY"), rows)
+        _listed("Open, on no node yet", ("POD", "WENT TO", "WHY"), groupings.opened(unbound))
+    watched = [pod for pod in pods if groupings.shadowed(pod)]
+    if watched:
+        _listed("Watched only (shadow mode)", ("POD", "TIPHYS"), groupings.shadows(watched))
     if known.get("incomplete"):
         sessions.screen().print(
             f"\nWithout what the leader knows: {known['incomplete']}.", style="dim"
         )
     return sessions.YES
+
+
+def _listed(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table of pods, its first rows where there are many."""
+    sessions.listed(f"\n{title}", columns, rows[:MOST_ROWS])
+    if len(rows) > MOST_ROWS:
+        sessions.screen().print(f"and {len(rows) - MOST_ROWS} rows more: `-o json` has all of them")
 
 
 async def _pods_of(

@@ -4,12 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tiphys.models.domain import optins
+from tiphys.models.domain import decisions, optins
 from tiphys.operator.commands import sessions
 
 NAMED = 3
 """Pods of a row that are named; of the others the number is said."""
+BEFORE = "those before"
+"""What a pod waits for that only comes after others which wait for the same."""
 ENDED = frozenset({"Running", "Succeeded", "Failed"})
+_BEFORE = re.compile(r" \d+ go(es)? before it, the last of them \S+\.$")
+"""The end of the planner's sentence on who goes first, which differs from pod to pod."""
 _PROBLEM = re.compile(r"(?P<object>\S+ \S+): annotation (?P<key>\S+): (?P<what>.*)", re.DOTALL)
 
 
@@ -66,15 +70,36 @@ def unbound(pod: Mapping[str, Any]) -> bool:
 
 
 def waiting(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return rows of rank, pod, blocker and reason; pods of one reason share a row."""
+    """Return rows of rank, pod, blocker and reason; pods of one reason share a row.
+
+    Those that wait for one another share one as well, where the reason is the same but for who goes
+    before: in a wide stage each waits for the one before it.
+    """
     shared: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for pod in pods:
-        why = sessions.text(pod, "hold", "reason") or _condition(pod)
-        shared.setdefault((sessions.text(pod, "hold", "blocker"), why), []).append(pod)
-    return [
-        (_ranks([rank(pod) for pod in alike]), _names(alike), blocker, why)
-        for (blocker, why), alike in shared.items()
-    ]
+        whole = sessions.text(pod, "hold", "reason") or _condition(pod)
+        why = _BEFORE.sub("", whole)
+        blocker = sessions.text(pod, "hold", "blocker") if why == whole else BEFORE
+        shared.setdefault((blocker, why), []).append(pod)
+    rows: list[tuple[str, ...]] = []
+    for (blocker, why), alike in shared.items():
+        if blocker == BEFORE and len(alike) == 1:
+            blocker, why = (sessions.text(alike[0], "hold", key) for key in ("blocker", "reason"))
+        rows.append((_ranks([rank(pod) for pod in alike]), _names(alike), blocker, why))
+    return rows
+
+
+def shadowed(pod: Mapping[str, Any]) -> bool:
+    """Say whether Tiphys only noted what it would have done with a pod."""
+    return sessions.text(pod, "admission", "verdict") == decisions.Verdict.SHADOW
+
+
+def shadows(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return rows of pod and what Tiphys would have done with it; equal ones share a row."""
+    shared: dict[str, list[Mapping[str, Any]]] = {}
+    for pod in pods:
+        shared.setdefault(sessions.text(pod, "admission", "reason"), []).append(pod)
+    return [(_names(alike), would) for would, alike in shared.items()]
 
 
 def opened(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -52,6 +52,12 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Path(path_type=Path, dir_okay=False),
             help="Default: $KUBECONFIG, then ~/.kube/config.",
         ),
+        click.option("--context", default="", help="Default: the kubeconfig's current one."),
+        click.option("--as", "user", default="", help="Ask as this user (impersonation)."),
+        click.option(
+            "--as-group", "groups", multiple=True, help="And as of this group; repeatable."
+        ),
+        click.option("--as-uid", "uid", default="", help="And with this uid."),
         click.option(
             "--system-namespace", default=SYSTEM, show_default=True, help="Where Tiphys runs."
         ),
@@ -64,6 +70,10 @@ def run(
     work: Callable[[Session], Awaitable[int]],
     *,
     kubeconfig: Path | None,
+    context: str,
+    user: str,
+    groups: tuple[str, ...],
+    uid: str,
     namespace: str,
     output: str,
     system_namespace: str,
@@ -71,9 +81,15 @@ def run(
     """Run the work of a command with a client; return its exit code, with errors in one line."""
 
     async def inside() -> int:
-        login = credentials.find(kubeconfig)
+        login = credentials.find(kubeconfig, context=context)
         given = namespace or str(getattr(login, "namespace", "") or "default")
-        async with apis.Api(login, agent="tiphys-cli", attempts=2, timeout_s=15.0) as api:
+        # What is typed stands in for what the kubeconfig says, as with kubectl.
+        headers = credentials.impersonation(user, groups, uid) or getattr(
+            login, "impersonation", ()
+        )
+        async with apis.Api(
+            login, agent="tiphys-cli", attempts=2, timeout_s=15.0, headers=headers
+        ) as api:
             return await work(
                 Session(api=api, namespace=given, output=output, system=system_namespace)
             )

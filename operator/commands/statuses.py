@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tiphys.models.domain import decisions, durations, errors, optins
+from tiphys.models.domain import durations, errors, optins
 from tiphys.models.wire import keys
 from tiphys.operator import apis, elections, trusts
 from tiphys.operator.commands import installations, sessions, verifications, views
@@ -18,6 +18,10 @@ from tiphys.operator.commands import installations, sessions, verifications, vie
 FRESH_S = 12.0
 """A Lease that was renewed longer ago is not counted as living (clocks may differ a little)."""
 ELSEWHERE = "pods of all namespaces"
+GATED = "fieldSelector=status.phase%3DPending,spec.nodeName%3D"
+"""Gated pods are among those; a gate that somebody set by hand stands without our label."""
+MOST_NAMED = 5
+"""Pods that a warning names."""
 
 
 @click.command(epilog=sessions.EXIT_CODES)
@@ -56,13 +60,13 @@ async def _look(
         "policies": "/apis/tiphys.dev/v1alpha1/schedulingpolicies",
         "versions": "/apis/tiphys.dev/v1alpha1/policyversions",
         "namespaces": "/api/v1/namespaces",
-        "pods": f"/api/v1{scope}/pods?labelSelector={decisions.GATED_LABEL}%3Dtrue",
+        "pods": f"/api/v1{scope}/pods?{GATED}",
         "keys": f"/api/v1/namespaces/{session.system}/configmaps/{trusts.PUBLIC}",
         **installations.QUESTIONS,
     }
     if not everywhere:
         # Asked beside the own namespace: who may not read them all is told of the own one.
-        questions[ELSEWHERE] = f"/api/v1/pods?labelSelector={decisions.GATED_LABEL}%3Dtrue"
+        questions[ELSEWHERE] = f"/api/v1/pods?{GATED}"
     answers = await asyncio.gather(
         *(session.api.get(path) for path in questions.values()), return_exceptions=True
     )
@@ -117,6 +121,7 @@ async def _look(
         *installations.unfit(found),
         *installations.unguarded(found),
         *_unselected(seen),
+        *_foreign(seen.get("pods") or {}),
     ]
     return found, hidden
 
@@ -208,7 +213,7 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
     now = time.time()
     of_namespace: dict[str, list[sessions.Json]] = defaultdict(list)
     for item in pods["items"]:
-        if views.gated(item):
+        if views.gated(item) and views.ours(item):
             of_namespace[item["metadata"]["namespace"]].append(item)
     rows = []
     for namespace, held in sorted(of_namespace.items()):
@@ -220,10 +225,32 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
                 "pods": len(held),
                 "oldest": oldest["metadata"]["name"],
                 "waitsS": round(now - since, 1) if since else None,
-                "why": views.waits(oldest).removeprefix("Tiphys: "),
+                "why": _why(oldest),
             }
         )
     return rows
+
+
+def _why(pod: sessions.Json) -> str:
+    said = views.waits(pod).removeprefix("Tiphys: ")
+    asks = said == views.LONG_UNTOLD
+    return f"{said}; `tiphys explain pod` asks the leader" if asks else said
+
+
+def _foreign(pods: sessions.Json) -> list[str]:
+    """Return in a sentence which gates nobody of Tiphys set or will open; none as a rule."""
+    named = sorted(
+        f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        for item in pods.get("items") or ()
+        if views.gated(item) and not views.ours(item)
+    )
+    if not named:
+        return []
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return [
+        f"gates that Tiphys did not set and will not open: {', '.join(named[:MOST_NAMED])}{more}; "
+        "take them out of what the pods are made from, or open each with `tiphys release`"
+    ]
 
 
 def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:

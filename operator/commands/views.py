@@ -16,7 +16,11 @@ from tiphys.operator.commands import sessions
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
 METRICS_PORT = 9080
 UNTOLD = "not looked at yet"
-LONG_UNTOLD = "no reason is written on it; `tiphys explain pod` asks the leader"
+LONG_UNTOLD = "no reason is written on it"
+NOT_OURS = (
+    "its gate was not set by Tiphys, which opens only gates of pods that it steered when they were "
+    "created; take it out of what the pod is made from; `tiphys release` opens it now"
+)
 UNTOLD_S = 30.0
 """A gated pod older than that is told on itself why it waits, except where an autoscaler reads it
 (operator/conditions.py)."""
@@ -43,14 +47,55 @@ async def workflow(session: sessions.Session, name: str) -> sessions.Json:
 
 
 async def leader(session: sessions.Session, uid: str) -> Answer:
-    """Ask the leader about an object, through the API server's proxy."""
+    """Ask the leader about an object, and for what others decided at its creation those too."""
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{session.system}/leases"
     try:
-        lease = await session.api.get(
-            f"/apis/coordination.k8s.io/v1/namespaces/{session.system}/leases/{elections.LEADER}"
-        )
+        lease = await session.api.get(f"{leases}/{elections.LEADER}")
         holder = sessions.text(lease, "spec", "holderIdentity")
         if not holder:
             return Answer(why="no operator leads just now")
+        answer = await _replica(session, holder, uid)
+        if answer.found is None or not _lacking(answer.found):
+            return answer
+        listed = await session.api.get(leases)
+    except apis.ForbiddenError:
+        return Answer(why="you may not ask the operator (pods/proxy in its namespace)")
+    except apis.NotFoundError:
+        return Answer(why="the operator does not know it, or is not there")
+    except errors.TiphysError as error:
+        return Answer(why=f"the operator does not answer ({error})")
+    names = {
+        sessions.text(item, "spec", "holderIdentity")
+        for item in listed.get("items") or ()
+        if item["metadata"]["name"].startswith(f"{elections.LEADER}-")
+    }
+    for name in sorted(names - {holder, ""}):
+        other = await _replica(session, name, uid)
+        if other.found is not None:
+            _complete(answer.found, other.found)
+    return answer
+
+
+def _lacking(found: sessions.Json) -> list[sessions.Json]:
+    """Return the pods of an answer whose decision at creation the replica does not know."""
+    return [
+        pod for pod in found.get("pods", [found]) if pod.get("workflow") and "admission" not in pod
+    ]
+
+
+def _complete(found: sessions.Json, other: sessions.Json) -> None:
+    """Take over what another replica decided when pods were created."""
+    known = {
+        pod["uid"]: pod["admission"] for pod in other.get("pods", [other]) if "admission" in pod
+    }
+    for pod in _lacking(found):
+        if pod["uid"] in known:
+            pod["admission"] = known[pod["uid"]]
+
+
+async def _replica(session: sessions.Session, holder: str, uid: str) -> Answer:
+    """Ask one replica by the name of its pod, through the API server's proxy."""
+    try:
         path = f"/api/v1/namespaces/{session.system}/pods/{holder}"
         held = await session.api.get(path)
         port, address = _port(held), sessions.text(held, "status", "podIP")
@@ -120,6 +165,12 @@ def gated(found: Mapping[str, Any]) -> bool:
     return pods.STEERING_GATE in gates(found)
 
 
+def ours(found: Mapping[str, Any]) -> bool:
+    """Say whether a pod was steered when it was created, so that its gate is Tiphys' to open."""
+    stamped = sessions.text(found, "metadata", "labels", decisions.LABEL) == "true"
+    return stamped or bool(sessions.text(found, "metadata", "annotations", decisions.ANNOTATION))
+
+
 def waits(found: Mapping[str, Any]) -> str:
     """Return why a pod is not scheduled, as its condition says.
 
@@ -136,6 +187,8 @@ def waits(found: Mapping[str, Any]) -> str:
 def _untold(found: Mapping[str, Any]) -> str:
     if not gated(found):
         return f"waits for other gates: {', '.join(gates(found))}"
+    if not ours(found):
+        return NOT_OURS
     with contextlib.suppress(ValueError):
         made = datetime.datetime.fromisoformat(
             sessions.text(found, "metadata", "creationTimestamp")

@@ -120,9 +120,113 @@ async def test_open_pods_without_a_node_are_told_of_and_equal_reasons_share_a_ro
     assert "0/3 nodes are available; first of all" in row
 
 
+async def test_a_wide_stage_shares_a_row_although_each_waits_for_the_one_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only who goes before differs; the last of a kind keeps its own words; long tables are cut."""
+
+    def held(n: int, reason: str) -> dict[str, Any]:
+        tail = f" {n - 1} go before it, the last of them red/p{n - 1}."
+        return a_pod(
+            n, gated=True, hold={"rank": n, "blocker": f"red/p{n - 1}", "reason": reason + tail}
+        )
+
+    pods = [held(n, "No node has room.") for n in range(2, 200)]
+    pods += [held(200, "No node has memory.")]
+    pods += [held(n, f"Reason {n}.") for n in range(201, 230)]
+    found = {"kind": "Workflow", "workflow": "red/x", "pods": pods, "podsInAll": 900}
+    await explanations._workflow(a_session(), a_workflow(), views.Answer(found=found))
+    said = capsys.readouterr().out
+    assert "228 wait, 0 run, 0 ended, 900 in all" in said
+    row = next(line for line in said.splitlines() if line.startswith("2 to 199"))
+    assert "those before" in row
+    assert row.rstrip().endswith("No node has room.")
+    alone = next(line for line in said.splitlines() if line.startswith("200"))
+    assert "red/p199" in alone
+    assert "No node has memory. 199 go before it, the last of them red/p199." in " ".join(
+        said.split()
+    )
+    assert "and 11 rows more: `-o json` has all of them" in said
+
+
+SHADOW = {"id": "d-1", "verdict": "shadow", "reason": "would gate: no node has room"}
+
+
+async def test_in_shadow_mode_it_is_said_what_tiphys_would_have_done(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of a pod with what was masked, of a workflow in one row; forgotten decisions are no blank."""
+    optin = {"enabled": True, "source": "Namespace red"}
+    known = {
+        **a_pod(1, ours=True, condition="", node="n1", phase="Running", told=[]),
+        "policy": "default",
+        "mode": "Shadow",
+        "version": "v",
+        "optIn": optin,
+    }
+    masked = [{"group": "old", "why": "its nodes are too small: memory"}]
+    explanations._print({**known, "admission": {**SHADOW, "masked": masked}})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "shadow mode Tiphys would gate: no node has room" in said
+    assert "old its nodes are too small: memory" in said
+    explanations._print(known)
+    assert "is not remembered any more" in " ".join(capsys.readouterr().out.split())
+    pods = [a_pod(n, admission=SHADOW) for n in range(5)]
+    answer = views.Answer(found={"kind": "Workflow", "workflow": "red/x", "pods": pods})
+    await explanations._workflow(a_session(), a_workflow(), answer)
+    said = capsys.readouterr().out
+    assert "p0, p1, p2 and 2 more  would gate: no node has room" in said
+
+
+async def test_what_another_replica_decided_at_creation_is_asked_of_it() -> None:
+    """The leader is asked first; the webhook may have asked any of them."""
+    asked: list[str] = []
+
+    class Replicas:
+        async def get(self, path: str, **_: object) -> Any:
+            asked.append(path)
+            if path.endswith("/leases"):
+                return {
+                    "items": [
+                        {
+                            "metadata": {"name": f"tiphys-operator-{n}"},
+                            "spec": {"holderIdentity": n},
+                        }
+                        for n in ("a", "b")
+                    ]
+                }
+            if "/leases/" in path:
+                return {"spec": {"holderIdentity": "a"}}
+            if "/proxy/" not in path:
+                return {"status": {"podIP": "10.0.0.1"}}
+            pod = {"uid": "u1", "workflow": "red/x"}
+            return {**pod, "admission": SHADOW} if "/b:" in path else {**pod, "mode": "Shadow"}
+
+    api: Any = Replicas()
+    session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
+    answer = await views.leader(session, "u1")
+    assert {"uid": "u1", "workflow": "red/x", "mode": "Shadow", "admission": SHADOW} == answer.found
+    assert 2 == sum("/proxy/" in path for path in asked)
+
+
+def test_a_gate_that_somebody_set_by_hand_is_called_that(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither stamped nor decided: Tiphys may not open it, and says who can."""
+    pod = fake_pods.a_pod()
+    pod["spec"]["schedulingGates"] = [{"name": pods.STEERING_GATE}]
+    pod["metadata"]["uid"] = "u1"
+    pod["metadata"]["labels"].pop("tiphys.dev/steered", None)
+    explanations._print({**explanations._on_pod(pod), "told": []})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "state waits at a gate that Tiphys did not set" in said
+    assert "`tiphys release` opens it now" in said
+
+
 def test_what_kubernetes_says_of_gates_is_not_repeated() -> None:
     """First nobody looked at it, later no reason is written; another's gate is named."""
     pod = fake_pods.a_pod()
+    pod["metadata"]["labels"]["tiphys.dev/steered"] = "true"
     now = datetime.datetime.now(datetime.UTC)
     pod["metadata"]["creationTimestamp"] = now.isoformat()
     pod["spec"]["schedulingGates"] = [{"name": pods.STEERING_GATE}]

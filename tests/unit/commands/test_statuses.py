@@ -49,9 +49,10 @@ def a_space(name: str, enabled: str = "true", **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "annotations": annotations, "labels": labels}}
 
 
-def a_pod(namespace: str) -> dict[str, Any]:
-    """Return a pod behind our gate."""
-    about = {"namespace": namespace, "name": "p", "creationTimestamp": "2026-11-30T10:00:00Z"}
+def a_pod(namespace: str, name: str = "p", **labels: str) -> dict[str, Any]:
+    """Return a pod behind our gate; `labels` stand in for that of a steered pod."""
+    about = {"namespace": namespace, "name": name, "creationTimestamp": "2026-11-30T10:00:00Z"}
+    about["labels"] = labels or {"tiphys.dev/steered": "true"}  # type: ignore[assignment]
     return {"metadata": about, "spec": GATED}
 
 
@@ -70,6 +71,16 @@ async def told(
     found, hidden = await statuses._look(session, everywhere)
     statuses._print(found, hidden)
     return found, " ".join(capsys.readouterr().out.split())
+
+
+async def test_gates_that_somebody_set_by_hand_are_warned_of_and_not_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tiphys may not open them: the pods were not steered when they were created."""
+    pods = [a_pod("red"), *(a_pod("red", f"x{n}", own="y") for n in range(7))]
+    found, said = await told({**WEBHOOKS, "/api/v1/namespaces/red/pods": {"items": pods}}, capsys)
+    assert [1] == [row["pods"] for row in found["waiting"]]
+    assert "will not open: red/x0, red/x1, red/x2, red/x3, red/x4 and 2 more; take them out" in said
 
 
 async def test_the_namespace_that_was_looked_at_is_named(

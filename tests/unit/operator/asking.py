@@ -7,6 +7,7 @@ from typing import Any
 from tests.fakes import clocks
 from tiphys.models.wire import keys, messages, signatures
 from tiphys.operator import (
+    admissions,
     answers,
     assumptions,
     caches,
@@ -61,6 +62,7 @@ class Replica:
         at = self.clock.now()
         self.webhook_ring = ring(at)
         self.trust = Trust(ring=ring(at), callers=self.webhook_ring.public())
+        self.admitted = admissions.Admissions()
         self.answers = answers.Answers(
             self.decider,
             self.trust,  # type: ignore[arg-type]
@@ -68,6 +70,7 @@ class Replica:
             clock=self.clock,
             measured=self.measured,
             estimates=lambda: None,
+            admitted=self.admitted,
         )
 
     def question(self, pod: dict[str, Any], **changes: Any) -> decisions.Question:

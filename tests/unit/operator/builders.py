@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.fakes import pods as fake_pods
-from tiphys.models.domain import amounts, clusters, pods, workflows
+from tiphys.models.domain import amounts, clusters, decisions, pods, workflows
 from tiphys.operator import caches, objects
 
 WORKFLOW_UID = fake_pods.WORKFLOW_UID
@@ -38,7 +38,8 @@ def a_seen(name: str, *, cpu_m: int = 1000, gated: bool = False, **fields: Any) 
         "containers": (pods.Container(name="main", role=pods.ContainerRole.MAIN, image="bwa:1"),),
         **fields,
     }
-    return objects.Seen(pod=pods.Pod(name=name, **given), version="1")
+    labels = ((decisions.GATED_LABEL, "true"), (decisions.LABEL, "true")) if gated else ()
+    return objects.Seen(pod=pods.Pod(name=name, **given), version="1", labels=labels)
 
 
 def a_run(*tasks: str, uid: str = WORKFLOW_UID, **fields: Any) -> objects.Run:

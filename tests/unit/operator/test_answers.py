@@ -1,6 +1,7 @@
 """The decision API over real mutual TLS: signed both ways, fresh, new, bounded."""
 
 import contextlib
+import dataclasses
 import io
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from tests.fakes import authorities
 from tests.fakes import pods as fake_pods
 from tests.unit.operator import asking, builders
+from tiphys.argo import pods as argo_pods
 from tiphys.models.domain import decisions
+from tiphys.models.domain import pods as domain
 from tiphys.models.wire import messages, signatures, stamps
-from tiphys.operator import answers, servers
+from tiphys.operator import admissions, answers, servers
 
 NAME = "tiphys-operator.tiphys-system.svc"
 
@@ -87,6 +90,28 @@ async def refused(caller: Caller, body: bytes, signature: str) -> tuple[int, str
     status, text, signed = await caller.post(body, signature)
     assert "" == signed
     return status, text.decode()
+
+
+async def test_what_was_decided_is_remembered_whole_but_not_a_dry_run() -> None:
+    """`explain` tells from it what does not stand on the pod."""
+    async with calling() as caller:
+        body, signature = caller.replica.body(fake_pods.a_pod(), nonce="a", dry_run=True)
+        assert 200 == (await caller.post(body, signature))[0]
+        pod = argo_pods.read(fake_pods.a_pod())
+        assert caller.replica.admitted.of(pod) is None
+        body, signature = caller.replica.body(fake_pods.a_pod(), nonce="b")
+        _, answer, _ = await caller.post(body, signature)
+        assert messages.decode_response(answer).decision == caller.replica.admitted.of(pod)
+
+
+def test_the_oldest_decisions_are_forgotten_first() -> None:
+    """A pod that is decided again counts as new."""
+    kept = admissions.Admissions(most=2)
+    decision = decisions.Decision(id="d", verdict=decisions.Verdict.PASS, pod="a/x")
+    for name in ("x", "y", "x", "z"):
+        kept.note(dataclasses.replace(decision, pod=f"a/{name}", id=name))
+    pods = {name: domain.Pod(namespace="a", name=name, uid="") for name in "xyz"}
+    assert [True, False, True] == [kept.of(pods[name]) is not None for name in "xyz"]
 
 
 async def test_a_question_is_answered_once() -> None:
