@@ -133,6 +133,7 @@ class Dispatcher:
         self._elastic = (False, float("-inf"))
         """Whether an autoscaler is at work, and the monotonic second at which that was seen."""
         pictured.held_s = self.holds.held_s
+        pictured.deadlines.slo = lambda namespace: known.of_namespace(namespace).slo
 
     async def run(self) -> None:
         """Open gates until cancelled, or until this replica may not act any more."""

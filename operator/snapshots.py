@@ -22,7 +22,7 @@ from tiphys.models.domain import (
 )
 from tiphys.models.estimators import books
 from tiphys.models.planner import groups
-from tiphys.operator import assumptions, caches, lines, objects, optins, slacks
+from tiphys.operator import assumptions, caches, deadlines, lines, objects, slacks
 
 MOST_SIBLINGS = 200
 STALE_OUTLOOK_S = 5.0
@@ -75,6 +75,7 @@ class Snapshots:
         self.held_s: Callable[[str], float] = lambda key: 0.0
         """For how long a pod was held although it would have fitted; the dispatcher counts it."""
         self._choices = choices or settings.PolicySettings()
+        self.deadlines = deadlines.Deadlines(cached, lambda namespace: self._choices.slo)
         self._rooms: lines.Line[snapshots.Room] = lines.Line()
         self._waiting: lines.Line[snapshots.Waiting] = lines.Line()
         self._made_at: dict[str, float] = {}
@@ -185,7 +186,7 @@ class Snapshots:
             group_factors=self.estimates.book.factors(identity),
             remaining_work=outlook.work,
             remaining_path_s=max(outlook.path_s, duration.centre_s) if path_s is None else path_s,
-            deadline_at=self._deadline_at(run, outlook),
+            deadline_at=self.deadlines.of(run, self.estimates.book),
             waiting_since=min(pod.created_at or now, since),
             must_open_by=slacks.must_open_by(
                 seen,
@@ -316,19 +317,10 @@ class Snapshots:
                 made_at=now,
                 work=outlook.work,
                 path_s=outlook.path_s,
-                first_path_s=known.first_path_s if known is not None else outlook.path_s,
                 paths_s=dict(outlook.paths_s),
                 tasks={task.id: task for task in workflow.tasks},
             )
         return known
-
-    def _deadline_at(self, run: objects.Run, outlook: "_Outlook") -> float | None:
-        """Return when the workflow is due: annotated nearby, else the policy's factor."""
-        wanted_s = optins.of(self._caches, run.workflow.namespace, run).deadline_s
-        if wanted_s is not None:
-            return run.workflow.created_at + wanted_s
-        factor = self._choices.slo.default_factor
-        return None if factor is None else run.workflow.created_at + factor * outlook.first_path_s
 
     def _ends_at(self, pod: pods.Pod, now: float) -> float:
         """Return when a bound pod is expected to end; one without a workflow stays for good."""
@@ -393,7 +385,5 @@ class _Outlook:
     made_at: float
     work: float
     path_s: float
-    first_path_s: float
-    """The longest path when this process first saw the workflow, seconds."""
     paths_s: Mapping[str, float]
     tasks: Mapping[str, workflows.Task]

@@ -66,6 +66,39 @@ def test_a_waiting_pod_knows_what_is_left_of_its_workflow() -> None:
     assert AT + 4 * 180.0 == first.deadline_at
 
 
+def test_a_default_deadline_stays_while_the_workflow_gets_on() -> None:
+    """Also for a process that first sees it then; what was skipped is no part of the path."""
+    cached = builders.filled(builders.a_node("n"))
+    run = builders.a_run("1", "2", "3")
+    cached.workflows.put("genomics/exome", run)
+    put(cached, builders.a_seen("3", gated=True))
+    made, _, _ = a_picture(cached)
+    assert AT + 4 * 180.0 == made.current().waiting[0].deadline_at
+    for state, expected_s in (
+        (workflows.TaskState.SUCCEEDED, 180.0),
+        (workflows.TaskState.SKIPPED, 120.0),
+    ):
+        first, *rest = run.workflow.tasks
+        tasks = (dataclasses.replace(first, state=state), *rest)
+        later = dataclasses.replace(run, workflow=dataclasses.replace(run.workflow, tasks=tasks))
+        cached.workflows.put("genomics/exome", later)
+        fresh, _, _ = a_picture(cached)
+        assert AT + 4 * expected_s == fresh.current().waiting[0].deadline_at
+        assert AT + 4 * 180.0 == made.current().waiting[0].deadline_at
+
+
+def test_the_policy_of_a_namespace_says_what_is_late_there() -> None:
+    """Not that for everybody; null is no deadline."""
+    cached = builders.filled(builders.a_node("n"))
+    cached.workflows.put("genomics/exome", builders.a_run("1"))
+    put(cached, builders.a_seen("1", gated=True))
+    for factor, expected in ((2.0, AT + 120.0), (None, None)):
+        made, _, _ = a_picture(cached)
+        slos = {"genomics": settings.Slo(default_factor=factor)}
+        made.deadlines.slo = slos.__getitem__
+        assert expected == made.current().waiting[0].deadline_at
+
+
 def test_a_deadline_nearby_wins_over_the_factor() -> None:
     """`tiphys.dev/deadline` on the Workflow, from its creation."""
     cached = builders.filled(builders.a_node("n"))
@@ -212,7 +245,7 @@ def change(rng: random.Random, cached: caches.Caches, names: list[str]) -> None:
 def bare(picture: snapshots.Snapshot) -> snapshots.Snapshot:
     """Return a picture without what rests on when it was made.
 
-    Tenants that are idle now, the first look at a workflow's path, and nearby nodes, which are
+    Tenants that are idle now, a workflow's path by older estimates, and nearby nodes, which are
     looked at again within `STALE_OUTLOOK_S`.
     """
     busy = tuple(tenant for tenant in picture.tenants if tenant[2] > 0)
