@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tiphys.argo import patches
 from tiphys.models.domain import decisions, errors
-from tiphys.models.wire import keys
+from tiphys.models.wire import keys, signatures
 from tiphys.webhook import breakers, checks, failures, inquiries, metrics, replays, reviews
 
 _log = logging.getLogger(__name__)
 
+ANNOTATION_BYTES = 2 * (decisions.LONGEST_STAMP + signatures.LONGEST_SIGNATURE + 64)
+"""What our annotations take at most with their names: two now, two at the release."""
 _OUTCOMES = {
     decisions.Verdict.GATE: "gated",
     decisions.Verdict.PLACE: "placed",
@@ -106,10 +108,17 @@ async def _decided(
         return "other", [], {}
     if not review.name or not reviews.workflow_uid(review.pod):
         return "other", _stripped(review, effects), {}
+    if reviews.bound(review.pod):
+        return "other", _stripped(review, effects), {"reason": "its author chose the node"}
     if _reinvoked(review, effects):
         return "reinvoked", [], {}
     if not effects.breaker.allows():
         raise failures.FailedError(failures.Kind.BREAKER, "the decision API failed just before")
+    taken_bytes = reviews.annotation_bytes(review.pod)
+    if taken_bytes + ANNOTATION_BYTES > reviews.MOST_ANNOTATION_BYTES:
+        raise failures.FailedError(
+            failures.Kind.MISMATCH, f"annotations of {taken_bytes} bytes leave no room for ours"
+        )
     answer = await _asked(review, effects)
     decision = answer.decision
     notes = {"decision": decision.id, "reason": decision.reason, "policy": decision.policy}

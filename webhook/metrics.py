@@ -14,7 +14,8 @@ OUTCOMES = (
     "disabled",
     "failed",
 )
-"""How a mutating call ended; `other`: no creation of a named pod of a Workflow."""
+"""How a mutating call ended; `other`: no creation of a named pod of a Workflow, or of one whose
+author chose the node."""
 VERDICTS = ("none", "held", "disabled", "failed", *checks.Fault)
 """How a validating call ended; `none`: without a decision, `held`: with a good one."""
 REFUSED_CALLS = ("subject", "path", "secret", "too-large", "slow", "malformed")

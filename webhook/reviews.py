@@ -15,6 +15,8 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 LONGEST_NOTE = 256
 LONGEST_UID = 128
+MOST_ANNOTATION_BYTES = 256 * 1024
+"""Names and values of an object's annotations; Kubernetes refuses more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,20 @@ def metadata(pod: Mapping[str, object]) -> Mapping[str, object]:
     """Return an object's metadata; empty where it has none that is an object."""
     found = pod.get("metadata")
     return found if isinstance(found, Mapping) else {}
+
+
+def bound(pod: Mapping[str, object]) -> bool:
+    """Say whether the author chose the node: then there may be no gate, and nothing to place."""
+    spec = pod.get("spec")
+    return isinstance(spec, Mapping) and bool(spec.get("nodeName"))
+
+
+def annotation_bytes(pod: Mapping[str, object]) -> int:
+    """Return how much of the room for annotations is taken."""
+    found = metadata(pod).get("annotations")
+    if not isinstance(found, Mapping):
+        return 0
+    return sum(len(str(text).encode(errors="replace")) for pair in found.items() for text in pair)
 
 
 def workflow_uid(pod: Mapping[str, object]) -> str:

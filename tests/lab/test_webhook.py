@@ -217,6 +217,22 @@ async def _injected(api: apis.Api, namespace: str, owner: apis.Object) -> bool:
     return len(made["spec"]["containers"]) == 2
 
 
+async def test_a_pod_that_may_have_no_gate_is_created_without(
+    hooked: webhooks.World, api: apis.Api, namespace: str, owner: apis.Object
+) -> None:
+    """The author chose its node, or filled its annotations: a gate or a word more is refused."""
+    bound = a_task(owner, "bound")
+    bound["spec"]["nodeName"] = "no-such-node"
+    full = a_task(owner, "full", annotations={"large": "x" * (256 * 1024 - 100)})
+    for pod in (bound, full):
+        made = await api.create(pods(namespace), pod)
+        assert "schedulingGates" not in made["spec"]
+    gated = a_task(owner, "refused")
+    gated["spec"] |= {"nodeName": "no-such-node", "schedulingGates": [GATE]}
+    with pytest.raises(apis.ApiError, match="nodeName"):
+        await api.create(pods(namespace), gated | {"metadata": {"name": "refused"}})
+
+
 async def test_a_dry_run_is_told_and_nothing_is_stored(
     hooked: webhooks.World, api: apis.Api, namespace: str, owner: apis.Object
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes import deciders, pods, webhooks
 from tiphys.models.domain import decisions
 from tiphys.models.wire import stamps
-from tiphys.webhook import settings
+from tiphys.webhook import admissions, reviews, settings
 
 FAST = decisions.Placement(group="fast", selector=(("node.kubernetes.io/instance-type", "f1"),))
 
@@ -226,6 +226,34 @@ async def test_a_pod_of_no_workflow_is_only_stripped(
     assert "tiphys.dev/decision" not in changed["metadata"]["annotations"]
     assert [] == world.decider.asked
     assert 1 == world.metric("tiphys_webhook_stripped_total")
+
+
+async def test_a_pod_whose_author_chose_the_node_is_only_stripped(world: webhooks.World) -> None:
+    """Kubernetes refuses a gate on it, and a placement could only contradict it."""
+    async with world.session() as session:
+        pod = pods.a_pod(
+            spec__nodeName="fast-1", spec__schedulingGates=[{"name": "tiphys.dev/steer"}]
+        )
+        answer = await webhooks.called(session, "/mutate", pods.a_body(pod))
+    assert "its author chose the node" == answer["auditAnnotations"]["reason"]
+    assert [] == webhooks.patched(pod, answer)["spec"]["schedulingGates"]
+    assert [] == world.decider.asked
+
+
+@pytest.mark.parametrize(("spare_bytes", "outcome"), [(0, "gated"), (-1, "failed")])
+async def test_a_pod_with_no_room_for_annotations_passes(
+    world: webhooks.World, spare_bytes: int, outcome: str
+) -> None:
+    """Ours at its creation and at its release have to fit below what Kubernetes takes."""
+    pod = pods.a_pod()
+    pod["metadata"]["annotations"] = {}
+    room_bytes = reviews.MOST_ANNOTATION_BYTES - admissions.ANNOTATION_BYTES - spare_bytes
+    pod["metadata"]["annotations"]["large"] = "x" * (room_bytes - len("large"))
+    async with world.session() as session:
+        answer = await webhooks.called(session, "/mutate", pods.a_body(pod))
+        decided = webhooks.patched(pod, answer)
+    assert outcome == answer["auditAnnotations"]["outcome"]
+    assert reviews.annotation_bytes(decided) <= reviews.MOST_ANNOTATION_BYTES
 
 
 async def test_a_forged_decision_is_stripped_also_when_nobody_decides(
