@@ -1,6 +1,7 @@
 """`up`, `down`, `status`, `kubeconfig`, `logs`, `nodes`."""
 
 import asyncio
+import os
 from collections.abc import Callable
 
 import click
@@ -73,7 +74,8 @@ def up(
         click.echo(f"lab {name!r} runs already")
     else:
         click.echo(f"lab {name!r} is ready after {state.ready_after_s:.1f} s")
-    click.echo(f"export KUBECONFIG={home.kubeconfig}")
+    if owner_pid != os.getpid():  # a lab that ends with this command is gone before it is typed
+        click.echo(f"export KUBECONFIG={home.kubeconfig}")
 
 
 @click.command()

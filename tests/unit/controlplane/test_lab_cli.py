@@ -1,5 +1,6 @@
 import errno
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -131,6 +132,21 @@ def test_a_home_that_is_too_deep_for_sockets_is_refused(
 
     assert isinstance(result.exception, errors.UsageError)
     assert "choose a shorter TIPHYS_LAB_HOME" in str(result.exception)
+
+
+def test_how_to_reach_a_lab_is_said_where_it_outlives_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The demo binds its labs to itself: their kubeconfig is gone before anybody can use it."""
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path))
+    monkeypatch.setattr(labs, "up", lambda *args, **options: labs.Outcome.RAN_ALREADY)
+    monkeypatch.setattr(states, "load", lambda home: None)
+
+    for more, said in (([], True), (["--owner-pid", str(os.getpid())], False)):
+        result = CliRunner().invoke(groups.main, ["up", "--name", "a", *more])
+
+        assert 0 == result.exit_code, result.output
+        assert said == ("export KUBECONFIG=" in result.output)
 
 
 def test_a_build_is_told_in_words() -> None:
