@@ -136,7 +136,7 @@ class Pods(Cache[objects.Seen]):
         return [self._values[key] for key in self._by_node.get(name, ())]
 
     def gated(self) -> list[objects.Seen]:
-        """Return the pods that our gate holds, in the order in which they were seen."""
+        """Return the pods that wait behind our gate, in the order in which they were seen."""
         return [self._values[key] for key in self._gated]
 
     def pod(self, key: str) -> pods.Pod | None:
@@ -157,7 +157,7 @@ class Pods(Cache[objects.Seen]):
             before.pod.node if before else "",
             after.pod.node if after else "",
         )
-        if after is not None and after.pod.gated and after.pod.active and not after.pod.deleting:
+        if after is not None and after.waits:
             self._gated.setdefault(key)
         else:
             self._gated.pop(key, None)

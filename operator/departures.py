@@ -33,8 +33,6 @@ REFUSED_S = 15.0
 """Pause before a gate that could not be opened is tried again."""
 LATER_S = 0.5
 """The same where the API server did not answer."""
-FOREIGN_S = 600.0
-"""Pause before people are told again of a gate that somebody wrote into a pod by hand."""
 FOREIGN = (
     "Its gate tiphys.dev/steer was not set by Tiphys, which opens only gates of pods that it "
     "steered when they were created. Take it out of what the pod is made from; `tiphys release` "
@@ -138,6 +136,10 @@ class Departures:
         self._assumed.forget(key)
         self._loose[key] = self._clock.monotonic() + LOOSE_S
         return True
+
+    def disown(self, pod: pods.Pod) -> None:
+        """Tell people of a gate that somebody wrote into a pod: it is in no plan, nor opened."""
+        self._events.note(events.of_pod(pod), "GateNotOurs", FOREIGN, warns=True)
 
     def release(
         self,
@@ -269,11 +271,6 @@ class Departures:
         seen = self._caches.pods.get(pod.key)
         if seen is None or seen.pod.uid != pod.uid or not seen.pod.gated or seen.pod.deleting:
             self._counted.attempts.labels(tallies.Outcome.VANISHED).inc()
-            return None
-        if not seen.steered:
-            # The guards would refuse each try.
-            self._paused[pod.uid] = self._clock.monotonic() + FOREIGN_S
-            self._events.note(events.of_pod(pod), "GateNotOurs", FOREIGN, warns=True)
             return None
         return seen
 

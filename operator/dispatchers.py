@@ -166,6 +166,8 @@ class Dispatcher:
         self._recovery.begin(legacy.given_back)
         for seen in self._caches.pods.values():
             self._adopter.meet(seen)
+            if seen.pod.gated and not seen.steered:
+                self._departures.disown(seen.pod)
         self._due_at = self._clock.monotonic()
         log.info("dispatch begins", gated=len(self._caches.pods.gated()))
 
@@ -299,7 +301,10 @@ class Dispatcher:
             given = self._departures.give_back(seen, burst=burst)
             self._adopter.meet(seen)
         freed = bool(pod.node) and not pod.active and (old is None or old.active)
-        came = pod.gated and (old is None or old.uid != pod.uid or not old.gated)
+        new = pod.gated and (old is None or old.uid != pod.uid or not old.gated)
+        if new and not seen.steered:
+            self._departures.disown(pod)
+        came = new and seen.steered
         return bound or freed or came or given
 
     def wake(self) -> None:

@@ -58,6 +58,11 @@ class Seen:
         stamped = dict(self.labels).get(decisions.LABEL) == "true"
         return stamped or bool(self.annotation(decisions.ANNOTATION))
 
+    @property
+    def waits(self) -> bool:
+        """Whether it waits behind a gate that is ours to open."""
+        return self.pod.gated and self.pod.active and not self.pod.deleting and self.steered
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class End:

@@ -295,7 +295,7 @@ class Snapshots:
         for key in self._stale_pods:
             self._made_at.pop(key, None)
             seen = self._caches.pods.get(key)
-            if seen is None or not (seen.pod.gated and seen.pod.active) or seen.pod.deleting:
+            if seen is None or not seen.waits:
                 self._waiting.drop(key)
             else:
                 waiting = self.waiting(seen)

@@ -201,13 +201,14 @@ async def test_a_refused_gate_does_not_keep_others_and_gives_its_room_back(run: 
 
 
 async def test_a_gate_that_was_set_by_hand_is_left_alone_and_told_of_once(run: Any) -> None:
-    """The pod was never steered: no patch is tried, which the guards would refuse each time."""
+    """The pod was never steered: it keeps no room from others, and no patch is tried."""
     scene = Scene(built.a_node("n", cpu_m=4000), events_per_second=100.0)
-    scene.show(dataclasses.replace(built.a_seen("hand", gated=True), labels=()))
-    scene.show(dataclasses.replace(built.a_seen("lost", gated=True, workflow_uid="?"), labels=()))
+    hand = built.a_seen("hand", gated=True, cpu_m=4000, priority=9)
+    scene.show(dataclasses.replace(hand, labels=()))
     scene.put("a", cpu_m=4000)
     run(scene)
     await scene.until(lambda: scene.api.opened == ["a"])
+    scene.show(dataclasses.replace(built.a_seen("lost", gated=True, workflow_uid="?"), labels=()))
     events = ("POST", "/api/v1/namespaces/genomics/events")
     await scene.until(lambda: scene.api.others.count(events) == 3)
     await asyncio.sleep(0.2)
