@@ -29,6 +29,18 @@ RETRY_S = 1.0
 WATCH_S = 240
 """The API server ends a watch after so many seconds, and it is begun anew."""
 LONGEST_EVENT = 4 * 2**20
+WENT_WRONG = (
+    aiohttp.ClientError,
+    OSError,
+    TimeoutError,
+    errors.UnavailableError,
+    # Not what an API server answers, but perhaps whoever stands in front of it.
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What is tried again."""
 
 
 async def follow_files(files: settings.Files, keeper: materials.Keeper, *, certified: bool) -> None:
@@ -120,7 +132,7 @@ async def _follow_object(
         try:
             async for found in _versions(session, account, path, name):
                 keeper.offer(part, _data(found))
-        except (aiohttp.ClientError, OSError, TimeoutError, errors.UnavailableError) as error:
+        except WENT_WRONG as error:
             _log.warning(
                 "keys and certificates cannot be watched",
                 extra={"values": {"object": f"{path}/{name}", "why": str(error)[:200]}},

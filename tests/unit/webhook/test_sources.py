@@ -16,6 +16,15 @@ from tiphys.models.domain import errors
 from tiphys.models.wire import keys
 from tiphys.webhook import materials, settings, sources
 
+BROKEN = (
+    (500, "etcd is away"),
+    (200, "<html>please log in</html>"),
+    (200, "[]"),
+    (200, '{"items": []}'),
+    (200, '{"items": [1], "metadata": {"resourceVersion": "1"}}'),
+)
+"""Answers of something that is no API server, or of one that is not well."""
+
 
 class Cluster:
     """As much of an API server as the source needs; what it holds can be changed."""
@@ -44,7 +53,8 @@ class Cluster:
         self.tokens.add(request.headers["Authorization"])
         if self.broken:
             self.broken -= 1
-            return web.Response(status=500, text="etcd is away")
+            status, text = BROKEN[self.broken % len(BROKEN)]
+            return web.Response(status=status, text=text)
         selector = request.query["fieldSelector"]
         assert selector.startswith("metadata.name=")
         path = f"{request.path}/{selector.removeprefix('metadata.name=')}"
@@ -81,7 +91,7 @@ def a_secret(**data: bytes) -> dict[str, Any]:
 
 
 async def test_parts_come_from_the_api_and_are_renewed(tmp_path: Path) -> None:
-    """Also after an answer of 500 and a watch that was cut."""
+    """Also after an answer of 500, some that are no answers, and a watch that was cut."""
     authority = authorities.Authority()
     leaf = authority.leaf("CN=kubernetes", names=["127.0.0.1"])
     cluster, ring = Cluster(), deciders.a_ring()
@@ -102,7 +112,7 @@ async def test_parts_come_from_the_api_and_are_renewed(tmp_path: Path) -> None:
     account = sources.Account(environ, mount=tmp_path)
     refused: list[str] = []
     keeper = materials.Keeper(lambda _: None, lambda part, _: refused.append(part))
-    cluster.broken = 1
+    cluster.broken = len(BROKEN)
     root = "/api/v1/namespaces/tiphys-system"
     own = authority.leaf("CN=tiphys-webhook", names=["a"])
     await cluster.put(
