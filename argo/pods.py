@@ -72,6 +72,7 @@ def read(obj: Mapping[str, object]) -> pods.Pod:
         requests=_effective(spec, status, containers, init_containers),
         constraints=constraints.read(spec),
         priority=documents.whole(spec, "priority", "spec") or 0,
+        preempts=documents.text(spec, "preemptionPolicy", "spec") != "Never",
         gates=tuple(
             documents.text(gate, "name", "spec.schedulingGates")
             for gate in documents.mappings(spec, "schedulingGates", "spec")

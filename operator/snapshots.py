@@ -275,9 +275,12 @@ class Snapshots:
     def _room(self, node: clusters.Node, now: float) -> snapshots.Room:
         free = node.allocatable
         ends: list[tuple[float, str, amounts.Amounts]] = []
+        lowest: int | None = None
         for seen in self._caches.pods.on_node(node.name):
             if seen.pod.active:
                 free = free - seen.pod.requests
+                priority = seen.pod.priority
+                lowest = priority if lowest is None else min(lowest, priority)
                 ends.append((self._ends_at(seen.pod, now), seen.pod.key, seen.pod.requests))
         for assumed in self._assumed.on_node(node.name):
             free = free - assumed.requests
@@ -289,6 +292,7 @@ class Snapshots:
             free=free,
             frees_at=tuple((ends_at, requests) for ends_at, _, requests in ends),
             holders=tuple(key for _, key, _ in ends),
+            lowest_priority=lowest,
         )
 
     def _remake_waiting(self, now: float) -> None:

@@ -121,6 +121,8 @@ class Pod:
     native sidecars and overhead (KEP-753); one pod is in `others` as `pods`."""
     constraints: Constraints = Constraints()
     priority: int = 0
+    preempts: bool = True
+    """Whether kube-scheduler may end pods of lower priority for it (preemptionPolicy)."""
     gates: tuple[str, ...] = ()
     node: str = ""
     phase: Phase = Phase.PENDING

@@ -40,6 +40,8 @@ class Room:
     """Estimated ends of what runs there: (unix seconds, requests), sorted by time."""
     holders: tuple[str, ...] = ()
     """Keys of the pods behind `frees_at`, in the same order; empty = not told."""
+    lowest_priority: int | None = None
+    """Of the pods that run there or are bound to it; None where there are none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

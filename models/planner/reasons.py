@@ -262,12 +262,32 @@ class Words:
         host = room.node.label(settings.HOSTNAME)
         narrow = choices.grain is settings.Grain.NODE or (ruled and not whole)
         if narrow and host is not None:
-            return decisions.Placement(
+            places = np.array([node])
+            placement = decisions.Placement(
                 group=room.group, selector=((settings.HOSTNAME, host),), bind=bind
             )
-        if group is None or not group.selector:
+        elif group is not None and group.selector:
+            places = self._nodes_of_groups()[room.group]
+            placement = decisions.Placement(group=group.name, selector=group.selector, bind=bind)
+        else:
             return decisions.Placement()
-        return decisions.Placement(group=group.name, selector=group.selector, bind=bind)
+        if must and not ruled and self._might_preempt(waiting, shape, places):
+            return dataclasses.replace(placement, bind="prefer")
+        return placement
+
+    def _might_preempt(
+        self, waiting: snapshots.Waiting, shape: pictures.Shape, places: npt.NDArray[np.int64]
+    ) -> bool:
+        """Say whether a nodeSelector for these nodes might end pods there for nothing.
+
+        Where others have taken the room meanwhile kube-scheduler preempts on the nodes that it is
+        left with, although the pod could run elsewhere.
+        """
+        if not waiting.pod.preempts or np.count_nonzero(shape.may) == shape.may[places].sum():
+            return False
+        rooms = self._tick.picture.rooms
+        lowest = (rooms[place].lowest_priority for place in places.tolist())
+        return any(each is not None and each < waiting.pod.priority for each in lowest)
 
     def _nodes_of_groups(self) -> dict[str, npt.NDArray[np.int64]]:
         if not self._groups:

@@ -234,6 +234,8 @@ def test_gates_and_placement() -> None:
     )
     assert (("other/gate", pods.STEERING_GATE), True) == (pod.gates, pod.gated)
     assert ("n1", -5, pods.Phase.PENDING) == (pod.node, pod.priority, pod.phase)
+    assert pod.preempts
+    assert not argo_pods.read(a_pod(MAIN, preemptionPolicy="Never")).preempts
 
 
 def test_a_pod_counts_itself() -> None:

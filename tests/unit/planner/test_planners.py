@@ -1,6 +1,7 @@
 """Single decisions, one rule each."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -270,6 +271,33 @@ def test_bind_may_be_forced(bind: settings.Bind, expected: str) -> None:
     snapshot = scenes.a_snapshot([NODE], [scenes.a_waiting("a")])
     release = planned(snapshot, placement=settings.Placement(bind=bind))[0]["a"]
     assert expected == release.placement.bind
+
+
+@pytest.mark.parametrize(
+    ("changes", "lowest", "expected"),
+    [
+        ({"priority": 100}, 0, "prefer"),
+        ({"priority": 100}, 100, "require"),
+        ({"priority": 100}, None, "require"),
+        ({"priority": 100, "preempts": False}, 0, "require"),
+        ({"priority": 100, "constraints": {"node": "m5"}}, 0, "require"),
+    ],
+)
+def test_no_selector_is_written_that_could_end_others_while_the_pod_fits_elsewhere(
+    changes: dict[str, Any], lowest: int | None, expected: str
+) -> None:
+    """Lower priorities run in the group, the pod may preempt, and another group could take it."""
+    if "constraints" in changes:
+        only = pods.Constraints(node_selector=(("node.kubernetes.io/instance-type", "m5"),))
+        changes = {**changes, "constraints": only}
+    waiting = scenes.a_waiting("a")
+    waiting = dataclasses.replace(waiting, pod=dataclasses.replace(waiting.pod, **changes))
+    snapshot = scenes.a_snapshot([NODE, FAST], [waiting], factors=(("m5/r1", 0.5),))
+    rooms = tuple(dataclasses.replace(room, lowest_priority=lowest) for room in snapshot.rooms)
+    snapshot = dataclasses.replace(snapshot, rooms=rooms)
+    placement = settings.Placement(bind=settings.Bind.REQUIRE)
+    released = planned(snapshot, placement=placement)[0]["a"].placement
+    assert ("m5/r1", expected) == (released.group, released.bind)
 
 
 def admitted(snapshot: object, waiting: object, **placement: object) -> plans.Release | plans.Hold:
