@@ -155,7 +155,8 @@ def _print(known: sessions.Json) -> None:
         state = f"on {known['node']} ({known['phase']})"
     else:
         steered = decision and decision.get("verdict") not in UNSTEERED
-        state = "released, kube-scheduler places it" if steered else "not steered"
+        state = "released" if steered else "only watched" if shadow else "not steered"
+        state += ", kube-scheduler places it"
     why = hold.get("reason") or known["condition"].removeprefix("Tiphys: ")
     if why == views.LONG_UNTOLD and not known.get("incomplete"):
         why = "the leader has made no plan with it yet"
@@ -174,7 +175,7 @@ def _print(known: sessions.Json) -> None:
             ("opens by", _time(hold.get("mustOpenBy"))),
             ("held though it fits", _length(hold.get("heldS"))),
             ("other gates", ", ".join(known.get("foreignGates") or ())),
-            ("kube-scheduler", known["condition"] if groupings.unbound(known) and decision else ""),
+            ("kube-scheduler", _unbound(known) if known["condition"] != why else ""),
             ("steering", groupings.unsteered(known)),
             ("policy", _policy(known, decision)),
             ("shadow mode", _shadow(known, shadow)),
@@ -198,6 +199,11 @@ def _print(known: sessions.Json) -> None:
         sessions.screen().print(
             f"\nWithout what the leader knows: {known['incomplete']}.", style="dim"
         )
+
+
+def _unbound(known: sessions.Json) -> str:
+    """Return what kube-scheduler says of a pod that is open and on no node yet."""
+    return str(known["condition"]) if groupings.unbound(known) else ""
 
 
 def _shadow(known: sessions.Json, shadow: sessions.Json) -> str:
