@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import yaml
 
 from tiphys.models.domain import errors
+from tiphys.operator import programs
 
 MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_S = 60.0
@@ -105,8 +106,10 @@ def find(
     in_pod = "KUBERNETES_SERVICE_HOST" in environ and MOUNT.exists()
     if kubeconfig is None and in_pod and not context:
         return ServiceAccount(environ)
-    named = environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return person(kubeconfig or Path(named or Path.home() / ".kube" / "config"), context)
+    if kubeconfig is not None:
+        return person(kubeconfig, named=context)
+    listed = [Path(each) for each in environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    return person(*(listed or [Path.home() / ".kube" / "config"]), named=context)
 
 
 def impersonation(
@@ -125,24 +128,36 @@ def impersonation(
     )
 
 
-def person(path: Path, named: str = "") -> Person:
-    """Read a context of a kubeconfig (files or inline data, certificate or token)."""
+def person(*paths: Path, named: str = "") -> Person:
+    """Read a context of a kubeconfig: files or inline data, certificate, token or a program.
+
+    Of several files, as `KUBECONFIG` may list them, the first with an entry of that name counts,
+    and those that are not there are passed over, as kubectl does.
+    """
     try:
-        config = yaml.safe_load(path.read_text())
-        chosen = _named(config["contexts"], named or config["current-context"])["context"]
-        cluster = _named(config["clusters"], chosen["cluster"])["cluster"]
-        user = _named(config["users"], chosen["user"])["user"]
+        there = [path for path in paths if path.exists()] or paths
+        configs = [(path, yaml.safe_load(path.read_text()) or {}) for path in there]
+        wanted = named or next(
+            (str(each["current-context"]) for _, each in configs if each.get("current-context")), ""
+        )
+        chosen, _ = _named(configs, "context", wanted)
+        cluster, where = _named(configs, "cluster", chosen["cluster"])
         context = ssl.create_default_context(
-            cafile=_beside(path, cluster.get("certificate-authority")),
+            cafile=_beside(where, cluster.get("certificate-authority")),
             cadata=_text(cluster.get("certificate-authority-data")),
         )
-        _identify(context, user, path)
+        user, where = _named(configs, "user", chosen["user"])
+        if "exec" in user:
+            user = {**user, **programs.run(user["exec"], where)}
+        _identify(context, user, where)
         bearer = user.get("token", "")
         if "tokenFile" in user:
-            bearer = Path(_beside(path, user["tokenFile"]) or "").read_text().strip()
-    except (OSError, KeyError, TypeError, StopIteration, yaml.YAMLError, ssl.SSLError) as error:
+            bearer = Path(_beside(where, user["tokenFile"]) or "").read_text().strip()
+    except (OSError, KeyError, TypeError, AttributeError, yaml.YAMLError, ssl.SSLError) as error:
+        listed = os.pathsep.join(map(str, paths))
+        why = error.args[0] if isinstance(error, KeyError) else error
         raise errors.InputError(
-            f"{path} is no kubeconfig that can be used: {type(error).__name__}: {error}"
+            f"{listed} is no kubeconfig that can be used: {type(error).__name__}: {why}"
         ) from error
     return Person(
         server=cluster["server"],
@@ -178,9 +193,13 @@ def _text(data: str | None) -> str | None:
     return base64.b64decode(data).decode() if data else None
 
 
-def _named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    for item in items:
+def _named(
+    configs: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name: str
+) -> tuple[dict[str, Any], Path]:
+    """Return an entry (`context`, `cluster` or `user`) by its name, and the file it stands in."""
+    listed = [(item, path) for path, each in configs for item in each.get(f"{kind}s") or ()]
+    for item, path in listed:
         if item["name"] == name:
-            return item
-    there = ", ".join(str(item["name"]) for item in items) or "none"
-    raise KeyError(f"no entry {name!r}; there are: {there}")
+            return item[kind], path
+    there = ", ".join(str(item["name"]) for item, _ in listed) or "none"
+    raise KeyError(f"no {kind} {name!r}; there are: {there}")

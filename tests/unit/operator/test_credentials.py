@@ -38,8 +38,53 @@ def test_a_context_may_be_named(tmp_path: Path) -> None:
     found = credentials.find(path, context="two")
     assert isinstance(found, credentials.Person)
     assert ("https://two", "of-two") == (found.server, found.namespace)
-    with pytest.raises(errors.InputError, match=r"no entry 'three'; there are: one, two"):
+    with pytest.raises(errors.InputError, match=r"no context 'three'; there are: one, two"):
         credentials.find(path, context="three")
+
+
+def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
+    """As kubectl has it: the first entry of a name counts, what is not there is passed over."""
+    first = tmp_path / "first"
+    first.mkdir()
+    path = a_kubeconfig(first)
+    about = {"name": "mine", "context": {"cluster": "two", "user": "file"}}
+    user = {"name": "file", "user": {"tokenFile": "token"}}
+    written = {"current-context": "mine", "contexts": [about], "users": [user]}
+    (tmp_path / "own").write_text(yaml.safe_dump(written))
+    (tmp_path / "token").write_text("from-file\n")
+    listed = ":".join(map(str, (tmp_path / "own", tmp_path / "nothing", path)))
+    found = credentials.find(None, {"KUBECONFIG": listed})
+    assert ("https://two", "from-file") == (found.server, found.token(0.0))
+    assert "https://one" == credentials.find(None, {"KUBECONFIG": listed}, context="one").server
+
+
+def test_a_program_may_give_the_token(tmp_path: Path) -> None:
+    """It stands beside the kubeconfig, is told what is asked, and what it says is taken."""
+    program = tmp_path / "login"
+    program.write_text(
+        "#!/bin/sh\n"
+        """echo '{"kind": "ExecCredential", "status": {"token": "'$1-$WHO'"}}'\n"""
+        "case $KUBERNETES_EXEC_INFO in *ExecCredential*) ;; *) exit 1 ;; esac\n"
+    )
+    program.chmod(0o755)
+    asked: dict[str, Any] = {"command": "./login", "args": ["of"]}
+    asked["env"] = [{"name": "WHO", "value": "jo"}]
+    assert "of-jo" == credentials.person(a_kubeconfig(tmp_path, exec=asked)).token(0.0)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("no-such-program-here", "there is no program no-such-program-here; get it"),
+        ("false", "returned non-zero exit status 1"),
+        ("true", "true printed no ExecCredential"),
+    ],
+)
+def test_a_program_that_gives_nothing_is_named(tmp_path: Path, command: str, said: str) -> None:
+    """With the hint that the kubeconfig has for it."""
+    path = a_kubeconfig(tmp_path, exec={"command": command, "installHint": "get it"})
+    with pytest.raises(errors.InputError, match=said):
+        credentials.person(path)
 
 
 async def test_somebody_else_is_asked_for_with_every_call(tmp_path: Path) -> None:
