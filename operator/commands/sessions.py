@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 import functools
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ EXIT_CODES = (
 )
 SYSTEM = "tiphys-system"
 OUTPUTS = ("table", "json", "yaml")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""What Kubernetes takes as a name."""
 Json = dict[str, Any]
 
 
@@ -81,6 +84,9 @@ def run(
     """Run the work of a command with a client; return its exit code, with errors in one line."""
 
     async def inside() -> int:
+        for each in filter(None, (namespace, system_namespace)):
+            if not NAME.fullmatch(each):
+                raise errors.InputError(f"{each!r} cannot name a namespace")
         login = credentials.find(kubeconfig, context=context)
         given = namespace or str(getattr(login, "namespace", "") or "default")
         # What is typed stands in for what the kubeconfig says, as with kubectl.

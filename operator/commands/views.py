@@ -36,14 +36,22 @@ class Answer:
 
 async def pod(session: sessions.Session, name: str) -> sessions.Json:
     """Read a pod, `NAME` or `NAMESPACE/NAME`; raises as the client does."""
-    namespace, _, own = name.rpartition("/")
-    return await session.api.get(f"/api/v1/namespaces/{namespace or session.namespace}/pods/{own}")
+    namespace, own = _named(session, name)
+    return await session.api.get(f"/api/v1/namespaces/{namespace}/pods/{own}")
 
 
 async def workflow(session: sessions.Session, name: str) -> sessions.Json:
     """Read a Workflow, `NAME` or `NAMESPACE/NAME`."""
-    namespace, _, own = name.rpartition("/")
-    return await session.api.get(WORKFLOWS.format(namespace or session.namespace, own))
+    return await session.api.get(WORKFLOWS.format(*_named(session, name)))
+
+
+def _named(session: sessions.Session, name: str) -> tuple[str, str]:
+    """Return namespace and name.  Raises `InputError` for what cannot be one."""
+    namespace, slash, own = name.rpartition("/")
+    for part in (own, namespace) if slash else (own,):
+        if not sessions.NAME.fullmatch(part):
+            raise errors.InputError(f"{name!r} names no object: write NAME or NAMESPACE/NAME")
+    return namespace or session.namespace, own
 
 
 async def leader(session: sessions.Session, uid: str) -> Answer:

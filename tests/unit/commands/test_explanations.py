@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import pods as fake_pods
-from tiphys.models.domain import pods
+from tiphys.models.domain import errors, pods
 from tiphys.operator.commands import explanations, groupings, sessions, views
 
 PROBLEM = (
@@ -221,6 +221,14 @@ def test_a_gate_that_somebody_set_by_hand_is_called_that(
     said = " ".join(capsys.readouterr().out.split())
     assert "state waits at a gate that Tiphys did not set" in said
     assert "`tiphys release` opens it now" in said
+
+
+@pytest.mark.parametrize("name", ["", "red/", "/x", "red/x/y", "..", "red/../secrets", "x?y", "X"])
+async def test_what_names_no_object_is_refused_before_anybody_is_asked(name: str) -> None:
+    """`red/` once asked for the list of all pods, and what came was no pod."""
+    for ask in (views.pod, views.workflow):
+        with pytest.raises(errors.InputError, match="write NAME or NAMESPACE/NAME"):
+            await ask(a_session(), name)
 
 
 def test_what_kubernetes_says_of_gates_is_not_repeated() -> None:
