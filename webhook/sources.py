@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_S = 30.0
-"""A projected token is renewed long before its end; seconds between two readings of its file."""
+"""A projected token is renewed long before its end; seconds between two readings of the files."""
 RETRY_S = 1.0
 WATCH_S = 240
 """The API server ends a watch after so many seconds, and it is begun anew."""
@@ -103,20 +103,32 @@ class Account:
                 f"{error.args[0]} is not set: outside of a cluster name `files` in the settings"
             ) from error
         self.server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-        self._token_file = mount / "token"
+        self._mount = mount
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._authority = b""
         try:
-            self.context.load_verify_locations(mount / "ca.crt")
-        except (OSError, ssl.SSLError) as error:
+            self._trust()
+        except (OSError, ValueError) as error:
             raise errors.InputError(f"{mount / 'ca.crt'}: cannot be used ({error})") from error
         self._token, self._read_at = "", float("-inf")
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that say who calls; the token's file is read again now and then."""
+        """Return the headers that say who calls; token and authority are read anew now and then."""
         now = time.monotonic()
         if now - self._read_at > REREAD_S:
-            self._token, self._read_at = self._token_file.read_text().strip(), now
+            self._trust()
+            self._token, self._read_at = (self._mount / "token").read_text().strip(), now
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+
+    def _trust(self) -> None:
+        """Trust the cluster's authority as the file has it now, beside what it had before.
+
+        A cluster renews it while we run, and a process that does not notice loses its keys.
+        """
+        authority = (self._mount / "ca.crt").read_bytes()
+        if authority != self._authority:
+            self.context.load_verify_locations(cadata=authority.decode("ascii"))
+            self._authority = authority
 
 
 async def _follow_object(

@@ -168,3 +168,28 @@ def test_outside_of_a_cluster_it_says_what_to_do(
     """Before anything is opened."""
     with pytest.raises(errors.InputError, match=said):
         sources.Account(environ, mount=tmp_path)
+
+
+def test_token_and_authority_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet renews both while the process runs; half of a file changes nothing."""
+    monkeypatch.setattr(sources, "REREAD_S", -1.0)
+    environ = {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "1"}
+    old, new = authorities.Authority("old"), authorities.Authority("new")
+    (tmp_path / "ca.crt").write_bytes(old.pem)
+    (tmp_path / "token").write_text("t-1")
+    account = sources.Account(environ, mount=tmp_path)
+    for token, pem, trusted in (
+        ("t-1", old.pem, 1),
+        ("t-2", old.pem + new.pem, 2),
+        ("t-3", new.pem, 2),
+    ):
+        (tmp_path / "ca.crt").write_bytes(pem)
+        (tmp_path / "token").write_text(token)
+        assert f"Bearer {token}" == account.headers()["Authorization"]
+        assert trusted == len(account.context.get_ca_certs())
+    (tmp_path / "ca.crt").write_bytes(new.pem[:40])
+    with pytest.raises(sources.WENT_WRONG):
+        account.headers()
+    assert 2 == len(account.context.get_ca_certs())
