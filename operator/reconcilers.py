@@ -2,8 +2,9 @@
 
 Only `on.event` handlers: such handlers leave no annotation and no finalizer. Posting of Events and
 scanning of the cluster are off. kopf starts by module within our own loop. kopf does not tell when
-a first list is complete and forgets deletions while it was cut off, so `audit` lists the metadata
-of these kinds now and then, drops ghosts, and measures how far kopf is behind.
+a first list is complete, forgets deletions while it was cut off, and never hears of a kind whose
+CRD came after it started, so `audit` lists the metadata of these kinds now and then, drops ghosts,
+measures how far kopf is behind, and has it started again where it says nothing at all.
 """
 
 import asyncio
@@ -50,6 +51,8 @@ class Followed(Generic[Value]):
         """resourceVersion by key as last seen."""
         self.late: dict[str, float] = {}
         """Monotonic second since which a key is known to be behind."""
+        self.told = False
+        """Whether kopf said anything about this kind since it was started."""
 
     @property
     def path(self) -> str:
@@ -89,6 +92,8 @@ class Reconciler:
         self._stop = stop
         self._clock = clock
         self._measured = measured
+        self._unheard = asyncio.Event()
+        """Set where a kind exists of which kopf says nothing."""
         argo, ours = "argoproj.io", "tiphys.dev"
 
         def run(item: apis.Object) -> objects.Run:
@@ -143,8 +148,9 @@ class Reconciler:
         while True:
             began_s = self._clock.monotonic()
             try:
+                self._unheard.clear()
                 for followed in self.followed:
-                    followed.cache.current = True
+                    followed.told, followed.cache.current = False, True
                 await self._operate()
                 # kopf takes SIGTERM and SIGINT over, and ends without an error for these alone:
                 # they were meant for the whole process.
@@ -185,21 +191,25 @@ class Reconciler:
             clusterwide=True,
             namespaces=(),
         )
+        unheard = asyncio.ensure_future(self._unheard.wait())
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*tasks, unheard}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            unheard.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=STOP_S)
         for task in done:
             if not task.cancelled():
                 task.result()
+        if unheard in done:
+            raise errors.UnavailableError("a kind came after kopf had started; it starts again")
 
     def _handler(self, followed: Followed[Any]) -> Callable[..., Any]:
         async def handler(event: Mapping[str, Any], **_: Any) -> None:
             item: apis.Object = dict(event["object"])
             kind = event["type"]
-            followed.cache.heard_at = self._clock.monotonic()
+            followed.cache.heard_at, followed.told = self._clock.monotonic(), True
             self._measured.watched(followed.cache.kind, (kind or "listed").lower())
             if kind == "DELETED":
                 followed.drop(objects.key(item))
@@ -255,6 +265,8 @@ class Reconciler:
             self._measured.watched(followed.cache.kind, "lagging")
             log.warning("kopf lags behind, listing anew", kind=followed.plural, count=len(lagging))
             await self._list(followed)
+            if not followed.told:
+                self._unheard.set()
         else:
             followed.cache.heard_at = now_s
 
