@@ -144,9 +144,7 @@ def _print(known: sessions.Json) -> None:
     hold, saw = known.get("hold") or {}, known.get("saw") or {}
     admission = known.get("admission") or {}
     shadow = admission if admission.get("verdict") == decisions.Verdict.SHADOW else {}
-    decision = (
-        known.get("decision") or known.get("released") or admission or known.get("created") or {}
-    )
+    decision = groupings.decided(known)
     if known["gated"] and not known["ours"]:
         state = "waits at a gate that Tiphys did not set"
     elif known["gated"]:
@@ -161,7 +159,8 @@ def _print(known: sessions.Json) -> None:
     if why == views.LONG_UNTOLD and not known.get("incomplete"):
         why = "the leader has made no plan with it yet"
     if not known["gated"] and not shadow:
-        why = decision.get("reason") or why
+        why = groupings.opening(known) or why
+    blockers = hold.get("blockers") or ()
     candidates = known.get("candidates") or decision.get("candidates") or []
     masked = known.get("masked") or decision.get("masked") or []
     sessions.facts(
@@ -170,7 +169,7 @@ def _print(known: sessions.Json) -> None:
             ("state", state),
             ("why", why),
             ("waits for", hold.get("blocker") or ""),
-            ("and for", ", ".join(b for b in hold.get("blockers") or () if b != hold["blocker"])),
+            ("and for", groupings.some([b for b in blockers if b != hold["blocker"]])),
             ("expected", _time(hold.get("until"))),
             ("opens by", _time(hold.get("mustOpenBy"))),
             ("held though it fits", _length(hold.get("heldS"))),
@@ -179,7 +178,7 @@ def _print(known: sessions.Json) -> None:
             ("steering", groupings.unsteered(known)),
             ("policy", _policy(known, decision)),
             ("shadow mode", _shadow(known, shadow)),
-            ("would go to" if shadow else "went to", _group(decision)),
+            ("would go to" if shadow else "went to", groupings.group(decision)),
             ("by default", known.get("default") or decision.get("default") or ""),
             ("expects to run", _duration(saw)),
             ("its workflow", _left(saw)),
@@ -217,10 +216,6 @@ def _shadow(known: sessions.Json, shadow: sessions.Json) -> str:
         "nothing is changed; what Tiphys would have done is not remembered any more, the line "
         "`decided` in an operator's log tells it"
     )
-
-
-def _group(decision: sessions.Json) -> str:
-    return str(decision.get("group") or sessions.text(decision, "placement", "group"))
 
 
 async def _workflow(session: sessions.Session, found: sessions.Json, answer: views.Answer) -> int:

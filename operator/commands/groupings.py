@@ -9,6 +9,11 @@ from tiphys.operator.commands import sessions
 
 NAMED = 3
 """Pods of a row that are named; of the others the number is said."""
+OPENED = "its gate was opened without a decision: by hand, or by the releaser"
+LATE = (
+    "it passed as it came: an operator's answer reached the webhook too late, or could not be used"
+)
+UNDECIDED = "it passed as it came: no decision stands on it (nothing answered in time, say)"
 BEFORE = "those before"
 """What a pod waits for that only comes after others which wait for the same."""
 ENDED = frozenset({"Running", "Succeeded", "Failed"})
@@ -57,6 +62,44 @@ def _problem(text: str) -> str:
     """Put the annotation first: it is what has to be looked for."""
     found = _PROBLEM.fullmatch(text)
     return f"annotation {found['key']} on {found['object']}: {found['what']}" if found else text
+
+
+def decided(pod: Mapping[str, Any]) -> sessions.Json:
+    """Return the latest decision about a pod that is known, the whole one before its stamp."""
+    names = ["decision", "released", "admission", "created"]
+    if unapplied(pod):
+        names.remove("admission")
+    return next(filter(None, map(pod.get, names)), {})
+
+
+def unapplied(pod: Mapping[str, Any]) -> bool:
+    """Say whether an operator's answer never came onto the pod: the webhook had waited long enough.
+
+    Not where the pod itself could not be read: then nobody knows.
+    """
+    admission = pod.get("admission") or {}
+    written = admission.get("verdict") in (decisions.Verdict.GATE, decisions.Verdict.PLACE)
+    return (
+        written and "ours" in pod and sessions.text(pod, "created", "decision") != admission["id"]
+    )
+
+
+def opening(pod: Mapping[str, Any]) -> str:
+    """Return in words why a pod is not behind our gate; empty where nobody steers it."""
+    decision = decided(pod)
+    if decision.get("verdict") == decisions.Verdict.GATE:
+        return OPENED
+    if decision:
+        return str(decision.get("reason") or "")
+    if unapplied(pod):
+        return LATE
+    enforced = pod.get("mode") == "Enforce" and (pod.get("optIn") or {}).get("enabled")
+    return UNDECIDED if enforced and pod.get("workflow") and "ours" in pod else ""
+
+
+def group(decision: Mapping[str, Any]) -> str:
+    """Return where a decision sent its pod; empty = anywhere."""
+    return str(decision.get("group") or sessions.text(decision, "placement", "group"))
 
 
 def rank(pod: Mapping[str, Any]) -> int:
@@ -111,14 +154,11 @@ def opened(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _opened(pod: Mapping[str, Any]) -> tuple[str, str]:
-    decision = pod.get("decision") or pod.get("released") or pod.get("created") or {}
-    group = decision.get("group") or sessions.text(decision, "placement", "group")
-    told = [
-        _condition(pod),
-        str(decision.get("reason") or ""),
-        unsteered(pod),
-    ]
-    return str(group), "; ".join(filter(None, told)) or "kube-scheduler has not looked at it yet"
+    decision = {} if shadowed(pod) else decided(pod)
+    told = [_condition(pod), "" if shadowed(pod) else opening(pod), unsteered(pod)]
+    return group(decision), "; ".join(
+        filter(None, told)
+    ) or "kube-scheduler has not looked at it yet"
 
 
 def _condition(pod: Mapping[str, Any]) -> str:
@@ -126,7 +166,11 @@ def _condition(pod: Mapping[str, Any]) -> str:
 
 
 def _names(pods: Sequence[Mapping[str, Any]]) -> str:
-    names = [pod["pod"].rpartition("/")[2] for pod in pods]
+    return some([pod["pod"].rpartition("/")[2] for pod in pods])
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 

@@ -178,6 +178,26 @@ async def test_in_shadow_mode_it_is_said_what_tiphys_would_have_done(
     assert "p0, p1, p2 and 2 more  would gate: no node has room" in said
 
 
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"created": {"decision": "d-1", "verdict": "gate", "reason": "x"}}, groupings.OPENED),
+        ({"created": {"decision": "d-1", "verdict": "place", "reason": "Goes now."}}, "Goes now."),
+        ({"admission": {"id": "d-1", "verdict": "gate", "reason": "x"}}, groupings.LATE),
+        (
+            {"admission": {"id": "d-1", "verdict": "pass", "reason": "an agent pod"}},
+            "an agent pod",
+        ),
+        ({}, groupings.UNDECIDED),
+        ({"optIn": {}}, ""),
+    ],
+)
+def test_an_open_pod_is_told_why_it_is_open(known: dict[str, Any], said: str) -> None:
+    """A decision that never came onto the pod is no reason, nor is the gate's, once it is open."""
+    pod = a_pod(1, ours=True, mode="Enforce", workflow="red/x", optIn={"enabled": True})
+    assert said == groupings.opening({**pod, **known})
+
+
 async def test_what_another_replica_decided_at_creation_is_asked_of_it() -> None:
     """The leader is asked first; the webhook may have asked any of them."""
     asked: list[str] = []
