@@ -76,6 +76,7 @@ class Dispatcher:
         self._policies = known
         self._election = election
         self._chosen = chosen
+        self._disabled = disabled
         self._clock = clock
         self.counted = counted
         self._ways = ways.Ways(cached, known, now=clock.now, disabled=disabled)
@@ -147,7 +148,8 @@ class Dispatcher:
                 group.create_task(self._conditions.run())
                 group.create_task(self._recovery.run())
                 group.create_task(self._strays.run())
-                group.create_task(self._legacies.run())
+                if not self._disabled:
+                    group.create_task(self._legacies.run())
                 await self._loop()
                 # The fence is closed: whoever leads now finds all of it in the cluster.
                 raise _FencedError

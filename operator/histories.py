@@ -183,6 +183,20 @@ class Store:
             self._known.clear()
             raise errors.UnavailableError(f"history store: {error}") from error
 
+    def prune(self, *, most: int) -> int:
+        """Forget the oldest attempts beyond the latest `most`; return how many.
+
+        By number in the order in which they were first written: no walk over the table. Raises
+        `UnavailableError`.
+        """
+        try:
+            with self._engine.begin() as connection:
+                newest = connection.scalar(sql.select(sql.func.max(_attempts.c.id))) or 0
+                gone = connection.execute(_attempts.delete().where(_attempts.c.id <= newest - most))
+                return gone.rowcount
+        except sql.exc.SQLAlchemyError as error:
+            raise errors.UnavailableError(f"history store: {error}") from error
+
     def rows(self, *, recent: int) -> list[histories.Row]:
         """Return the newest `recent` rows of each identity that tell something about run times."""
         newest = (

@@ -11,6 +11,7 @@ import structlog
 
 from tiphys.models.domain import errors, pods
 from tiphys.models.estimators import books
+from tiphys.models.estimators import histories as learned
 from tiphys.operator import (
     answers,
     apis,
@@ -98,7 +99,7 @@ class Recorder:
 
     async def _learn(self, store: histories.Store) -> None:
         try:
-            rows = await self._call(store.rows, recent=self._chosen.recent)
+            gone, rows = await self._call(self._read, store)
         except errors.UnavailableError as error:
             log.error("history store cannot be read", error=str(error))
             return
@@ -108,7 +109,12 @@ class Recorder:
             return
         book = await self._call(books.learn, rows)
         self._kept.learn(book, at=self._clock.now())
-        log.info("learned estimates", rows=len(rows), identities=len(book.entries))
+        log.info("learned estimates", rows=len(rows), identities=len(book.entries), forgotten=gone)
+
+    def _read(self, store: histories.Store) -> tuple[int, list[learned.Row]]:
+        """Forget what is too much and return how many, and what is to be learned from."""
+        gone = store.prune(most=self._chosen.most_rows)
+        return gone, store.rows(recent=self._chosen.recent)
 
     async def _flush(self, store: histories.Store) -> bool:
         """Write what waits; says whether anything was written."""

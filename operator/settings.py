@@ -77,6 +77,8 @@ class History:
     """Seconds between two new sets of estimates, on the leader, and pulls by the others."""
     recent: int = 200
     """Most attempts of one template that estimates are made of, the latest."""
+    most_rows: int = 2_000_000
+    """Attempts that are kept at most, the latest; a million take about 0.3 GB in SQLite."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +289,7 @@ def _history(fields: _Fields) -> History:
         flush_s=fields.time_s("flush_s", least=0.01, most=3600.0),
         publish_s=fields.time_s("publish_s", least=0.1, most=3600.0),
         recent=fields.whole("recent", least=1, most=10_000),
+        most_rows=fields.whole("most_rows", least=1000),
     )
 
 

@@ -109,6 +109,7 @@ def test_the_newest_rows_come_back_with_sizes_beyond_32_bits(store: histories.St
     rows = store.rows(recent=200)
     assert [AT + n for n in range(100, 300)] == [row.ended_at for row in rows]
     assert {2**45} == {row.input_bytes for row in rows}
+    assert (100, 200) == (store.prune(most=200), store.count())
 
 
 def test_what_cannot_be_reached_or_is_newer_says_so(store: histories.Store, url: str) -> None:

@@ -193,6 +193,16 @@ async def test_the_recorder_writes_what_ends_and_learns_from_it() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+def test_the_oldest_attempts_are_forgotten(store: histories.Store) -> None:
+    """The file does not grow for ever; what was corrected later keeps its place in the order."""
+    for n in range(5):
+        store.write([an_attempt(f"n{n}", ended_at=AT + n)])
+    store.write([an_attempt("n0", evidence=histories.Evidence.SEEN)])
+    assert 2 == store.prune(most=3)
+    assert [AT + 2, AT + 3, AT + 4] == [row.ended_at for row in store.rows(recent=10)]
+    assert 0 == store.prune(most=3)
+
+
 async def test_a_store_of_a_newer_version_ends_no_leader(tmp_path: Path) -> None:
     """Gates and keys go on without a history; a message each publish interval says why."""
     url = f"sqlite:///{tmp_path / 'newer.db'}"
