@@ -280,7 +280,7 @@ async def test_a_pod_that_our_selector_keeps_unbound_is_given_back_twice_and_the
 ) -> None:
     """Argo makes it again under its name; the group of the selector is full, the other has room.
 
-    Another with the same words, signed by nobody, is never touched.
+    Another with the same words, signed by nobody, is never touched. The next leader counts on.
     """
     space = await gates.a_namespace(tiny_api)
     await manifests.accounts_exist(tiny_api, [space])
@@ -319,14 +319,23 @@ async def test_a_pod_that_our_selector_keeps_unbound_is_given_back_twice_and_the
             spoken = {"annotations": words, "labels": {decisions.LABEL: "true"}}
             change = {"suspend": False, "templates": [{**template, "metadata": spoken}]}
             await tiny_api.patch(f"{path}/{name}", {"spec": change})
-        end = time.monotonic() + 45
-        while time.monotonic() < end:
-            found = await gates.pods_of(tiny_api, space)
-            for name, seen in uids.items():
-                if name in found and found[name]["metadata"]["uid"] not in seen:
-                    seen.append(found[name]["metadata"]["uid"])
-            await asyncio.sleep(0.2)
+        await _watch(tiny_api, space, uids, for_s=45.0)
     assert {"lost": 3, "forged": 1} == {name: len(seen) for name, seen in uids.items()}
+    with gates.operator(tiny, recoverAfter="1s", recoverMost=2) as running:
+        await gates.dispatching(running)
+        await _watch(tiny_api, space, uids, for_s=12.0)
+    assert {"lost": 3, "forged": 1} == {name: len(seen) for name, seen in uids.items()}
+
+
+async def _watch(api: apis.Api, space: str, uids: dict[str, list[str]], *, for_s: float) -> None:
+    """Note each uid that pods of these names have."""
+    end = time.monotonic() + for_s
+    while time.monotonic() < end:
+        found = await gates.pods_of(api, space)
+        for name, seen in uids.items():
+            if name in found and found[name]["metadata"]["uid"] not in seen:
+                seen.append(found[name]["metadata"]["uid"])
+        await asyncio.sleep(0.2)
 
 
 def _misplaced(pod: str, workflow_uid: str) -> bytes:

@@ -181,6 +181,59 @@ async def test_it_comes_up_with_versions_keys_and_certificates(
             await api.delete(f"{POLICIES}/tried")
 
 
+async def test_what_people_break_is_told_and_mended(
+    lab: homes.Home, namespace: str, tmp_path: Path
+) -> None:
+    """A wrong annotation, a spec that cannot be used over a restart, a ring that was deleted."""
+    secret = f"/api/v1/namespaces/{operators.NAMESPACE}/secrets/tiphys-keys"
+    policy = f"{POLICIES}/tried"
+    async with operators.operators(lab, tmp_path) as (api, (replica,)):
+        annotated = {"metadata": {"annotations": {"tiphys.dev/enabled": "yes"}}}
+        await api.patch(f"/api/v1/namespaces/{namespace}", annotated)
+        told = await until(
+            api,
+            f"/api/v1/namespaces/{namespace}/events",
+            lambda o: next(
+                (each for each in o["items"] if each["reason"] == "AnnotationUnreadable"), None
+            ),
+        )
+        assert ("Warning", "Namespace", namespace) == (
+            told["type"],
+            told["involvedObject"]["kind"],
+            told["involvedObject"]["name"],
+        )
+        assert 'write "true" or "false", not \'yes\'' in told["message"]
+        assert 1.0 <= await replica.metric(
+            "tiphys_operator_unreadable_annotations", kind="namespaces"
+        )
+        await api.create(POLICIES, a_policy(mode="Shadow"))
+        try:
+            await until(api, policy, lambda o: (o.get("status") or {}).get("acceptedSpec"))
+            before = await api.get(secret)
+            await api.delete(secret)
+            limit = {"what": "rack", "must": ["r1"]}
+            rule = {"name": "x", "when": {"tempalte": ["a"]}, "use": [limit]}
+            await api.patch(policy, {"spec": {"mode": "Enforce", "rules": [rule]}})
+            await until(api, policy, refused)
+            after = await until(api, secret, lambda o: o if o.get("data") else None, within_s=80.0)
+            assert before["data"] == after["data"]
+            await replica.end()
+            await replica.start()
+            await replica.ready()
+            kept = await until(api, policy, lambda o: o if refused(o) else None)
+            assert "The last spec that could be used holds meanwhile" in refused(kept)
+            assert '"mode":"Shadow"' in kept["status"]["acceptedSpec"]
+        finally:
+            await api.delete(policy)
+
+
+def refused(policy: dict[str, Any]) -> str:
+    """Return why a policy's spec is not accepted; empty if it is."""
+    conditions = (policy.get("status") or {}).get("conditions") or ()
+    found = (c for c in conditions if c["type"] == "Accepted" and c["status"] == "False")
+    return next((str(each["message"]) for each in found), "")
+
+
 async def test_a_killed_leader_is_replaced_and_one_that_ends_hands_over(
     lab: homes.Home, tmp_path: Path
 ) -> None:
@@ -226,6 +279,56 @@ async def test_caches_survive_a_restart_of_the_api_server(make_lab: Any, tmp_pat
         await replica.ready()
 
 
+async def test_a_kind_that_comes_after_the_operator_is_followed_all_the_same(
+    make_lab: Any, tmp_path: Path
+) -> None:
+    """Argo installed after Tiphys: kopf would never hear of a CRD that it did not find at first."""
+    home = make_lab("late", speed=60.0)
+    crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/cronworkflows.argoproj.io"
+    async with apis.Api(home.kubeconfig) as api:
+        kept = await api.get(crd)
+        await api.delete(crd)
+        await until(api, crd.rpartition("/")[0], lambda o: absent(o, "cronworkflows"))
+    async with operators.operators(home, tmp_path) as (api, (replica,)):
+        await asyncio.sleep(3.0)
+        await api.apply(crd, {**kept, "metadata": {"name": kept["metadata"]["name"]}, "status": {}})
+        path = f"{ARGO}/namespaces/default/cronworkflows"
+        await operators.served(api, path)
+        await api.create(path, a_cron_workflow("first"))
+        await reached(replica, OBJECTS, lambda n: n == 1, kind="cron_workflows", within_s=120.0)
+        await until_logged(replica, "a kind came after kopf had started")
+        # Listed by the audit so far; from here on it is followed.
+        await reached(replica, AGE, lambda age: age == 0.0, kind="cron_workflows", within_s=60.0)
+        await api.create(path, a_cron_workflow("second"))
+        await reached(replica, OBJECTS, lambda n: n == 2, kind="cron_workflows", within_s=8.0)
+
+
+def absent(listed: dict[str, Any], plural: str) -> bool:
+    """Say whether there is no CRD of that plural."""
+    return all(each["spec"]["names"]["plural"] != plural for each in listed["items"])
+
+
+async def until_logged(replica: operators.Operator, words: str) -> None:
+    """Wait until a replica's log has some words."""
+    for _ in range(300):
+        if words in replica.log.read_text():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{replica.name} never said: {words}")
+
+
+def a_cron_workflow(name: str) -> dict[str, Any]:
+    """Return a CronWorkflow that runs once a year."""
+    container = {"image": "busybox", "command": ["true"]}
+    spec = {"entrypoint": "work", "templates": [{"name": "work", "container": container}]}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "CronWorkflow",
+        "metadata": {"name": name},
+        "spec": {"schedules": ["0 0 1 1 *"], "workflowSpec": spec},
+    }
+
+
 async def test_real_pods_of_genomics_get_the_decision_that_fits(
     lab: homes.Home, api: apis.Api, namespace: str, tmp_path: Path
 ) -> None:
@@ -259,6 +362,13 @@ async def test_real_pods_of_genomics_get_the_decision_that_fits(
             fake["metadata"]["ownerReferences"][0]["uid"] = "11111111-1111-1111-1111-111111111111"
             forged = await webhook.ask(fake, namespace)
             assert decisions.Verdict.PASS == forged.decision.verdict
+            workflow = await api.get(f"{ARGO}/namespaces/{namespace}/workflows/exome")
+            about = workflow["metadata"]
+            writers = {each["manager"] for each in about["managedFields"]}
+            assert {"workflow-controller"} <= writers
+            assert not [each for each in writers if "tiphys" in each or "kopf" in each]
+            assert "finalizers" not in about
+            assert not [name for name in about.get("annotations", {}) if "kopf" in name]
         finally:
             await webhook.close()
 
