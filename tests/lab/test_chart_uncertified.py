@@ -20,11 +20,11 @@ import yaml
 from lab import apis, homes
 from lab.cli import installs
 from lab.controlplane import controls, labs, processes, states
-from lab.installs import charts
+from lab.installs import charts, helms
 from tests.fakes import pods, webhooks
 from tests.lab import chart_objects, hooked_pods, polls
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(600)
 
 ADDRESS = {"networkPolicy": {"apiServerCIDRs": ["127.0.0.1/32"]}}
 UNCERTIFIED: apis.Object = {
@@ -32,7 +32,8 @@ UNCERTIFIED: apis.Object = {
     "webhook": {"clientCertificates": "none", "clientCA": ""},
 }
 SYSTEM = f"/api/v1/namespaces/{charts.NAMESPACE}"
-LEADER_LOOKS_WITHIN_S = 75.0
+LEADER_LOOKS_WITHIN_S = 150.0
+"""It looks every minute; the rest is for a busy machine."""
 KINDS = tuple(plural for _, plural in hooked_pods.KINDS.values())
 
 
@@ -139,18 +140,33 @@ async def test_what_is_weaker_is_said_wherever_one_looks(home: homes.Home, api: 
 
 
 @pytest.mark.usefixtures("installed")
+async def test_an_upgrade_leaves_the_path_as_it_is(home: homes.Home, api: apis.Api) -> None:
+    """Helm does not know it: neither its manifest nor what it keeps in the cluster holds it."""
+    before = await secret_paths(api)
+    program = helms.find()
+    charts.install(program, home, charts.values(home, more=UNCERTIFIED))
+    assert before == await secret_paths(api)
+    arguments = ["get", "manifest", charts.RELEASE, "--namespace", charts.NAMESPACE]
+    manifest = helms.run(program, arguments, home=home)
+    assert "ValidatingWebhookConfiguration" in manifest
+    assert before[0].split("/")[2] not in manifest
+
+
+@pytest.mark.usefixtures("installed")
 async def test_a_path_that_became_known_is_replaced_with_the_ring(
     api: apis.Api, opted_in: str
 ) -> None:
-    """Whoever deletes the ring's Secret has a new path soon, and the old one leads nowhere."""
+    """As docs/install.md says: an empty ring ends the old path at once, and a new one comes."""
     before = await secret_paths(api)
-    await api.delete(f"{SYSTEM}/secrets/tiphys-webhook-keys")
+    emptied = {"stringData": {"ring.json": '{"keys":[]}'}}
+    await api.patch(f"{SYSTEM}/secrets/tiphys-webhook-keys", emptied)
+    await polls.until(lambda: gone(api, before[0]), within_s=30)
 
     async def replaced() -> bool:
         return not set(before) & set(await secret_paths(api))
 
     await polls.until(replaced, within_s=LEADER_LOOKS_WITHIN_S)
-    await polls.until(lambda: gone(api, before[0]), within_s=30)
+    assert await gone(api, before[0])
     await polls.until(lambda: steered(api, opted_in), within_s=60)
 
 

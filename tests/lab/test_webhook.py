@@ -341,6 +341,37 @@ async def test_pods_pass_untouched_when_nobody_decides(
     assert failed == await hooked_pods.failed_open(api)
 
 
+async def test_switched_off_it_changes_nothing_and_refuses_nobody(
+    lab: homes.Home, api: apis.Api, namespace: str, owner: apis.Object, tmp_path: Path
+) -> None:
+    """`TIPHYS_DISABLED=1`: it is called, and pods are created as they are, forged ones too."""
+    authority = hooked_pods.client_authority(lab)
+    async with (
+        webhooks.running(
+            tmp_path, client_authority=authority, environ={"TIPHYS_DISABLED": "1"}
+        ) as world,
+        hooked_pods.configured(api, namespace, url=world.url, authority=world.authority.pem),
+    ):
+
+        async def called() -> bool:
+            await api.call("POST", pods(namespace), body=a_task(owner), params={"dryRun": "All"})
+            return all(
+                world.metric(f"tiphys_webhook_{name}", **{label: "disabled"}) > 0
+                for name, label in (
+                    ("mutations_total", "outcome"),
+                    ("validations_total", "verdict"),
+                )
+            )
+
+        await polls.until(called, within_s=20)
+        forged = {"tiphys.dev/decision": '{"v":1}'}
+        for name, annotations in (("plain", {}), ("forged", forged)):
+            made = await api.create(pods(namespace), a_task(owner, name, annotations=annotations))
+            assert annotations == made["metadata"].get("annotations", {})
+            assert "schedulingGates" not in made["spec"]
+        assert [] == world.decider.asked
+
+
 async def test_pods_pass_when_the_webhook_is_dead_hung_or_a_stranger(
     world: webhooks.World, api: apis.Api, namespace: str, owner: apis.Object
 ) -> None:
