@@ -81,8 +81,8 @@ class Placement:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One decision with everything that it rested on."""
+class Gist:
+    """What a decision says in each of its forms."""
 
     id: str
     """`d-` and 20 letters of base 32, unique."""
@@ -94,8 +94,6 @@ class Decision:
     workflow: str = ""
     workflow_uid: str = ""
     """Binds the decision to this run: a workflow of the same name made later has another."""
-    template: str = ""
-    task: str = ""
     snapshot_version: int = 0
     snapshot_age_s: float = 0.0
     policy: str = ""
@@ -109,39 +107,26 @@ class Decision:
     """Place in the order of release at that moment, 1 is next."""
     reason: str = ""
     """One sentence in words."""
-    blocker: str = ""
-    """Key of the pod or name of the node that it waits for, when there is one."""
-    candidates: tuple[Candidate, ...] = ()
-    masked: tuple[Masked, ...] = ()
-    default: str = ""
-    """What kube-scheduler alone would have done, in words."""
     issued_at: float = 0.0
     expires_at: float = 0.0
     nonce: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
-    """The compact form of a decision that stands on the pod; fields as in `Decision`."""
+class Decision(Gist):
+    """One decision with everything that it rested on."""
 
-    id: str
-    verdict: Verdict
-    pod: str
-    admission_uid: str = ""
-    pod_uid: str = ""
-    workflow: str = ""
-    workflow_uid: str = ""
-    snapshot_version: int = 0
-    snapshot_age_s: float = 0.0
-    """Whole milliseconds, as the times."""
-    policy: str = ""
-    arm: Arm = Arm.STABLE
-    bundle: str = ""
-    sizings: tuple[Sizing, ...] = ()
-    placement: Placement = Placement()
-    rank: int = 0
-    reason: str = ""
-    """May be cut, with an ellipsis, so that the whole keeps to `LONGEST_STAMP`."""
-    issued_at: float = 0.0
-    expires_at: float = 0.0
-    nonce: str = ""
+    template: str = ""
+    task: str = ""
+    blocker: str = ""
+    """Key of the pod or name of the node that it waits for, when there is one."""
+    candidates: tuple[Candidate, ...] = ()
+    masked: tuple[Masked, ...] = ()
+    default: str = ""
+    """What kube-scheduler alone would have done, in words."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp(Gist):
+    """The compact form that stands on the pod: times in whole milliseconds, and the reason cut with
+    an ellipsis where the whole would not keep to `LONGEST_STAMP`."""

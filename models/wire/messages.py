@@ -208,7 +208,7 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-_KEYS = {name: _camel(name) for name in decisions.Decision.__slots__}
+_KEYS = {field.name: _camel(field.name) for field in dataclasses.fields(decisions.Decision)}
 _FIELDS = frozenset(_KEYS.values())
 _ROWS = {
     "sizings": {name: _camel(name) for name in decisions.Sizing.__slots__},
