@@ -126,6 +126,17 @@ def opening(pod: Object) -> Patch:
     ]
 
 
+def steered(pod: Object) -> bool:
+    """Say whether a pod is Tiphys' to change: stamped when it was created, or decided then.
+
+    A guard of the chart refuses our own accounts any other (charts/tiphys, guards.yaml).
+    """
+    about = _part(pod, "metadata")
+    if _part(about, "labels").get(decisions.LABEL) == "true":
+        return True
+    return bool(_part(about, "annotations").get(decisions.ANNOTATION))
+
+
 def differences(pod: Object, decided: Decided) -> tuple[str, ...]:
     """Return the paths of fields that we write at CREATE and that are not as decided.
 

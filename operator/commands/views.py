@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from tiphys.argo import patches
 from tiphys.models.domain import decisions, errors, pods
 from tiphys.models.wire import stamps
 from tiphys.operator import apis, elections
@@ -175,8 +176,7 @@ def gated(found: Mapping[str, Any]) -> bool:
 
 def ours(found: Mapping[str, Any]) -> bool:
     """Say whether a pod was steered when it was created, so that its gate is Tiphys' to open."""
-    stamped = sessions.text(found, "metadata", "labels", decisions.LABEL) == "true"
-    return stamped or bool(sessions.text(found, "metadata", "annotations", decisions.ANNOTATION))
+    return patches.steered(found)
 
 
 def waits(found: Mapping[str, Any]) -> str:

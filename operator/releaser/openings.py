@@ -33,8 +33,11 @@ class Opener:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def find(self) -> list[connections.Object]:
-        """Return the pods behind our gate, in the order in which they are opened."""
-        found = [pod for pod in self._pages() if patches.opening(pod)]
+        """Return the pods behind our gate, in the order in which they are opened.
+
+        A gate that somebody set by hand is none of ours, and a guard keeps us from it.
+        """
+        found = [pod for pod in self._pages() if patches.opening(pod) and patches.steered(pod)]
         found.sort(
             key=lambda pod: (
                 -int(pod["spec"].get("priority") or 0),

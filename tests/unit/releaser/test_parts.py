@@ -68,6 +68,18 @@ def test_the_important_ones_open_first() -> None:
     opener.close()
 
 
+def test_gates_that_somebody_set_by_hand_are_left_alone() -> None:
+    """Each try would be refused, and the floor would fail each minute for as long as they stand."""
+    api = Api("a", "hand")
+    api.pods["hand"]["metadata"]["annotations"] = {}
+    del api.pods["hand"]["metadata"]["labels"]["tiphys.dev/steered"]
+    opener = an_opener(api)
+    assert ["a"] == [pod["metadata"]["name"] for pod in opener.find()]
+    api.pods["hand"]["metadata"]["labels"]["tiphys.dev/steered"] = "true"
+    assert 2 == len(opener.find())
+    opener.close()
+
+
 @pytest.mark.parametrize(("status", "counted"), [(404, (2, 0)), (403, (1, 1)), (422, (1, 1))])
 def test_a_refusal_stops_nobody_else(status: int, counted: tuple[int, int]) -> None:
     """One that is gone counts as open; one that is there and shut does not."""
