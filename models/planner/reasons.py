@@ -157,7 +157,8 @@ class Words:
         nearest = self._nearest(place)
         sentence = lack.sentence
         if nearest:
-            sentence += f" {held.rank - 1} go before it, the last of them {nearest}."
+            many = f"{held.rank - 1} go before it, the last of them"
+            sentence += f" {'1 goes before it:' if held.rank == 2 else many} {nearest}."
         return plans.Hold(
             uid=uid,
             kind=kinds.ROOM,

@@ -17,7 +17,7 @@ UNDECIDED = "it passed as it came: no decision stands on it (nothing answered in
 BEFORE = "those before"
 """What a pod waits for that only comes after others which wait for the same."""
 ENDED = frozenset({"Running", "Succeeded", "Failed"})
-_BEFORE = re.compile(r" \d+ go(es)? before it, the last of them \S+\.$")
+_BEFORE = re.compile(r" (1 goes before it:|\d+ go before it, the last of them) \S+\.$")
 """The end of the planner's sentence on who goes first, which differs from pod to pod."""
 _PROBLEM = re.compile(r"(?P<object>\S+ \S+): annotation (?P<key>\S+): (?P<what>.*)", re.DOTALL)
 

@@ -126,7 +126,8 @@ async def test_a_wide_stage_shares_a_row_although_each_waits_for_the_one_before(
     """Only who goes before differs; the last of a kind keeps its own words; long tables are cut."""
 
     def held(n: int, reason: str) -> dict[str, Any]:
-        tail = f" {n - 1} go before it, the last of them red/p{n - 1}."
+        goes = "1 goes before it:" if n == 2 else f"{n - 1} go before it, the last of them"
+        tail = f" {goes} red/p{n - 1}."
         return a_pod(
             n, gated=True, hold={"rank": n, "blocker": f"red/p{n - 1}", "reason": reason + tail}
         )
