@@ -6,6 +6,7 @@ the tests look at the world: pods, gates, ends, and what the command line says o
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from lab import apis, homes
 from lab.cli import installs
 from lab.controlplane import labs, processes, states
 from lab.installs import charts, rollouts
-from tests.lab import polls
+from tests.lab import hooked_pods, polls
 from tests.lab.chart_objects import (
     DECISION,
     GATE,
@@ -36,6 +37,9 @@ TASKS = 24
 """Of four cores each: more than the 64 cores of the cluster `mixed` take at once."""
 SHORT_SIM_S, LONG_SIM_S = 100, 20_000
 RELEASER_BOUND_S, FLOOR_BOUND_S = 30.0, 120.0
+HUNG_CREATE_S = 1.5
+"""The webhook waits 0.15 s for an operator, the API server 2 s for the webhook; the rest is for a
+busy machine."""
 SLACK_S = 5.0
 """For the test to see what has happened."""
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
@@ -187,6 +191,47 @@ async def test_the_other_replica_takes_over_when_the_leader_is_killed(
 
     await polls.until(another, within_s=15 + SLACK_S)
     assert "Succeeded" == await _end(api, opted_in, "wide", within_s=120)
+
+
+async def test_pods_pass_while_every_operator_hangs(
+    home: homes.Home, api: apis.Api, opted_in: str
+) -> None:
+    """Stopped, not dead: they take questions and answer none, and no create waits for long."""
+    owner = await hooked_pods.an_owner(api, opted_in)
+    await _submitted(api, opted_in, a_workflow("before", tasks=1, sim_s=SHORT_SIM_S))
+    (before,) = await polls.until(lambda: _pods(api, opted_in, 1), within_s=60)
+    assert DECISION in before["metadata"]["annotations"]
+    hung = _operators(home)
+    assert 2 == len(hung)
+    try:
+        for process in hung:
+            process.signal(signal.SIGSTOP)
+        await _submitted(api, opted_in, a_workflow("while", tasks=3, sim_s=SHORT_SIM_S))
+        took_s = []
+        for number in range(3):
+            began = time.monotonic()
+            pod = hooked_pods.a_task(owner, f"hung-{number}")
+            await api.create(hooked_pods.pods(opted_in), pod)
+            took_s.append(time.monotonic() - began)
+        assert min(took_s) < HUNG_CREATE_S
+        for pod in await polls.until(lambda: _pods(api, opted_in, 7), within_s=60):
+            if pod["metadata"]["name"] != before["metadata"]["name"]:
+                assert DECISION not in pod["metadata"].get("annotations", {})
+                assert "schedulingGates" not in pod["spec"]
+    finally:
+        for process in hung:
+            process.signal(signal.SIGCONT)
+        await rollouts.wait(api, home)
+
+
+def _operators(home: homes.Home) -> list[processes.Process]:
+    """Return the processes of the chart's operators."""
+    found = []
+    for process in processes.of_lab(home.root):
+        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        if b"operator" in words and b"--settings" in words:
+            found.append(process)
+    return found
 
 
 @pytest.mark.parametrize(
