@@ -58,9 +58,10 @@ def _broken(review: dict[str, Any], chance: random.Random) -> None:
     if kind == 0:
         del owner[key]
     elif kind == 1:
-        # Never many of something large: five such changes would make gigabytes of one body.
+        # Never many of something large, and never the same object twice: a change inside of one
+        # would be one of all fifty, and five such changes make megabytes or gigabytes of a body.
         many = 50 if len(json.dumps(owner[key])) < 100 else 2
-        owner[key] = [copy.deepcopy(owner[key])] * chance.choice((1, many))
+        owner[key] = [copy.deepcopy(owner[key]) for _ in range(chance.choice((1, many)))]
     elif kind == 2 and isinstance(owner, dict):
         owner[chance.choice((*OURS, "name", "uid", "spec", "metadata"))] = copy.deepcopy(
             chance.choice(JUNK)
