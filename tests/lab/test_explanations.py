@@ -208,6 +208,36 @@ async def test_people_see_state_and_reasons_and_open_a_gate_by_hand(
         assert 3 == said.returncode
 
 
+async def test_a_gate_that_somebody_set_by_hand_is_named_and_left_to_people(
+    tiny: homes.Home, tiny_api: apis.Api
+) -> None:
+    """The pod was never steered: an Event, status and explain say so, and `release` opens it."""
+    space = await gates.a_namespace(tiny_api, **{"tiphys.dev/enabled": "false"})
+    uid = await gates.a_workflow(tiny_api, space, "wf")
+    pod = gates.a_gated_pod("hand", "wf", uid)
+    for label in (decisions.LABEL, decisions.GATED_LABEL):
+        del pod["metadata"]["labels"][label]
+    login = ("-n", space, "--kubeconfig", tiny.kubeconfig)
+    with gates.operator(tiny) as running:
+        await gates.dispatching(running)
+        await tiny_api.create(f"/api/v1/namespaces/{space}/pods", pod)
+
+        async def told() -> bool:
+            found = await tiny_api.get(f"/api/v1/namespaces/{space}/events")
+            return any("GateNotOurs" == item["reason"] for item in found["items"])
+
+        await polls.until(told, within_s=30)
+        said = await _ran("status", "-o", "json", *login)
+        warnings = json.loads(said.stdout)["warnings"]
+        assert any(f"Tiphys did not set and will not open: {space}/hand;" in w for w in warnings)
+        said = await _ran("explain", "pod", "hand", *login)
+        assert "waits at a gate that Tiphys did not set" in said.stdout, said.stderr
+        assert "hand" not in await gates.open_pods(tiny_api, space)
+        said = await _ran("release", "hand", *login)
+        assert 0 == said.returncode, said.stderr
+        assert "hand" in await gates.open_pods(tiny_api, space)
+
+
 async def test_a_tenant_is_answered_from_their_own_namespace(
     tiny: homes.Home, tiny_api: apis.Api, tmp_path: Path
 ) -> None:
