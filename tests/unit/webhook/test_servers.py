@@ -183,7 +183,7 @@ async def test_what_is_no_review_is_answered(world: webhooks.World, body: bytes)
 async def test_a_large_pod_is_taken_and_a_larger_one_cut(world: webhooks.World) -> None:
     """3 MiB is the bound, said before or not."""
     pod = pods.a_pod()
-    pod["metadata"]["annotations"]["large"] = "x" * (3 * 2**20 - 4096)
+    pod["spec"]["containers"][0]["args"] = ["x" * (3 * 2**20 - 4096)]
 
     async with world.session() as session:
         answer = await webhooks.called(session, "/mutate", pods.a_body(pod))
