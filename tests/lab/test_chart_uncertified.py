@@ -166,8 +166,8 @@ async def test_a_path_that_became_known_is_replaced_with_the_ring(
         return not set(before) & set(await secret_paths(api))
 
     await polls.until(replaced, within_s=LEADER_LOOKS_WITHIN_S)
-    assert await gone(api, before[0])
     await polls.until(lambda: steered(api, opted_in), within_s=60)
+    assert 404 == await called(api, before[0])
 
 
 async def noted(api: apis.Api) -> bool:
@@ -178,8 +178,11 @@ async def noted(api: apis.Api) -> bool:
 
 
 async def gone(api: apis.Api, path: str) -> bool:
-    """Say whether a path leads nowhere any more."""
-    return await called(api, path) == 404
+    """Say whether a path leads nowhere any more; without keys the Service has no webhook either."""
+    try:
+        return await called(api, path) == 404
+    except aiohttp.ClientConnectorError:
+        return True
 
 
 async def secret_paths(api: apis.Api) -> list[str]:
