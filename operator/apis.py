@@ -34,6 +34,9 @@ JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+IDLE_S = 60.0
+"""How long a connection waits for its next call: less than the API server's 90 s, and a handshake
+costs more than the call."""
 RETRIED = frozenset({429, 500, 502, 503, 504})
 BROKEN = (aiohttp.ClientError, ConnectionError, TimeoutError, ssl.SSLError)
 PAGE = 500
@@ -104,7 +107,9 @@ class Api:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             base_url=self._login.server,
-            connector=aiohttp.TCPConnector(ssl=self._login.context, limit=self._connections),
+            connector=aiohttp.TCPConnector(
+                ssl=self._login.context, limit=self._connections, keepalive_timeout=IDLE_S
+            ),
             headers=(("Accept", JSON), ("User-Agent", self._agent), *self._headers),
             json_serialize=lambda value: orjson.dumps(value).decode(),
         )
