@@ -14,6 +14,7 @@ from tiphys.models.domain import (
     amounts,
     clusters,
     constraints,
+    footprints,
     outlooks,
     pods,
     settings,
@@ -97,6 +98,7 @@ class Snapshots:
         """Namespaces of tight quotas; None = to be looked at."""
         self._cpu_m = sum(node.allocatable.cpu_m for node in cached.nodes.values())
         self._memory_bytes = sum(node.allocatable.memory_bytes for node in cached.nodes.values())
+        self._footprints = footprints.Footprints(node.allocatable for node in cached.nodes.values())
         for key, seen in cached.pods.items():
             self._pod_changed(key, None, seen)
         cached.subscribe(self._changed)
@@ -215,6 +217,7 @@ class Snapshots:
                 if isinstance(node, clusters.Node):
                     self._cpu_m += sign * node.allocatable.cpu_m
                     self._memory_bytes += sign * node.allocatable.memory_bytes
+                    self._footprints.add(node.allocatable, sign)
             if not (
                 isinstance(before, clusters.Node)
                 and isinstance(after, clusters.Node)
@@ -316,6 +319,7 @@ class Snapshots:
                 lambda task: book.estimate(task.identity, input_bytes=task.input_bytes).centre_s,
                 at=now,
                 widths=lambda task: book.width(task.identity),
+                sizes=lambda task: self._footprints.cores(task.cpu_m, task.memory_bytes),
             )
             known = self._outlooks[workflow.uid] = _Outlook(
                 made_at=now,

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Callable
 
-from tiphys.models.domain import workflows
+from tiphys.models.domain import footprints, workflows
 
-UNASKED_CPU_M = 100
-"""What a task without a CPU request counts for; kube-scheduler assumes the same of pods."""
 Durations = Callable[[workflows.Task], float]
 """Expected run time of a task at speed 1, seconds."""
+Sizes = Callable[[workflows.Task], float]
+"""Cores that a task counts for while it runs (`footprints`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Outlook:
     """What is left of one workflow at one moment."""
 
     work: float = 0.0
-    """Core seconds at speed 1 that unended tasks still need; of a running one what is left."""
+    """Core seconds at speed 1 that unended tasks still take; of a running one what is left."""
     paths_s: tuple[tuple[str, float], ...] = ()
     """Upward rank of each unended task by id (Topcuoglu 2002), seconds at speed 1: its own time
     and the longest chain of what waits for it."""
@@ -42,6 +42,7 @@ def of(
     *,
     at: float,
     widths: Callable[[workflows.Task], float] = lambda task: 2.0,
+    sizes: Sizes = lambda task: (task.cpu_m or footprints.UNASKED_CPU_M) / 1000,
 ) -> Outlook:
     """Return the outlook of `workflow` at `at` (unix seconds).
 
@@ -66,7 +67,7 @@ def of(
                 own_s = rest_s(own_s, max(0.0, at - task.started_at))
             path_s = own_s + after_s
             count = widths(task) if task.count is None else task.count
-            work += own_s * count * (task.cpu_m or UNASKED_CPU_M) / 1000
+            work += own_s * count * sizes(task)
             paths.append((task.id, path_s))
         for parent in task.parents:
             if path_s > longest_after.get(parent, 0.0):

@@ -59,7 +59,8 @@ class Waiting:
     """Learned ratio of its run time in a group to `duration`; groups that are absent: see
     `Snapshot.group_factors`."""
     remaining_work: float = 0.0
-    """Core seconds at speed 1 that its workflow still needs, this task included."""
+    """Core seconds at speed 1 that its workflow still takes, this task included: of pods that
+    large, which is more than they ask for where room is lost beside them (`footprints`)."""
     remaining_path_s: float = 0.0
     """Seconds at speed 1 from its start to the end of its workflow along the longest path
     (upward rank of HEFT, Topcuoglu 2002)."""

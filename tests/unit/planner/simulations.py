@@ -19,7 +19,15 @@ from collections.abc import Sequence
 from lab import catalogs
 from lab.workloads import mixes, packs
 from lab.workloads import plans as lab_plans
-from tiphys.models.domain import amounts, clusters, pods, settings, snapshots, workflows
+from tiphys.models.domain import (
+    amounts,
+    clusters,
+    footprints,
+    pods,
+    settings,
+    snapshots,
+    workflows,
+)
 from tiphys.models.estimators import books, histories
 from tiphys.models.planner import groups, pictures, ticks
 from tiphys.models.policies import rankings
@@ -144,7 +152,8 @@ def runs_of(workload: lab_plans.Workload) -> list[Run]:
                 name=f"{plan.name}.{pod.task}",
                 workflow=run,
                 template=pod.template,
-                requests=amounts.Amounts(asked.cpu_m, asked.memory_bytes, (("pods", 1),)),
+                requests=amounts.Amounts(asked.cpu_m, asked.memory_bytes, (("pods", 1),))
+                + footprints.BESIDE,
                 work_s=truth.cpu_s / max(cores, 0.05) + io_s,
                 identity=workflows.Identity(
                     source=f"wftmpl/{plan.namespace}/{plan.family}",
@@ -202,6 +211,7 @@ class Simulation:
         self.speeds = {node.name: speed for node, speed in nodes}
         self.kind = {node.name: node.label(settings.INSTANCE_TYPE) or "" for node, _ in nodes}
         self.free = {node.name: node.allocatable for node, _ in nodes}
+        self.footprints = footprints.Footprints(node.allocatable for node, _ in nodes)
         self.groups, self.group_of = groups.of(
             [node for node, _ in nodes], choices.placement.topology_keys
         )
@@ -449,5 +459,6 @@ class Simulation:
                     rest_s = books.residual_s(
                         task.estimate, 1.0, max(0.0, self.now - task.started_at)
                     )
-                total += rest_s * task.requests.cpu_m / 1000
+                asked = task.requests
+                total += rest_s * self.footprints.cores(asked.cpu_m, asked.memory_bytes)
         return total
