@@ -116,7 +116,7 @@ class PolicySettings:
     slo: Slo = Slo()
     overdue_after_s: float = 600.0
     """Shortest wait, seconds, after which a pod goes first and room is kept for it; while the queue
-    is longer than that, the time in which all that waits could be done (`planner.overdues`)."""
+    is longer, four times that in which all that waits could be done (`planner.overdues`)."""
     schedule_interval_s: float = 5.0
     """Seconds between two samples of the cluster, 0.5 to 5; decisions do not wait for it."""
     tenant_weights: tuple[tuple[str, float], ...] = ()

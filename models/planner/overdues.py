@@ -1,14 +1,16 @@
 """When a wait is too long.
 
 `overdueAfter` is the least.  While more waits than the cluster can do in that time, every pod would
-soon be overdue and the order would be first come, first served again, so the bound is then the time
-in which all that waits could be done: no pod waits longer than if everything else had gone first.
+soon be overdue and the order would be first come, first served again, so the bound then grows with
+the time in which all that still waits could be done.  That time shrinks while a pod waits: were it
+the bound itself, all pods would be overdue halfway, and the largest workflows would go first.
 """
 
 from tiphys.models.domain import settings, snapshots
 
-BACKLOG_PART = 1.0
-"""Part of the backlog's time that a pod may wait (docs/policies.md says what is known)."""
+BACKLOG_PART = 4.0
+"""Times what is left of the backlog that a pod may wait: of a backlog that only shrinks it goes
+first after 4/5 at the latest (docs/policies.md has what other values gave)."""
 
 
 def after_s(

@@ -110,7 +110,7 @@ def test_a_wait_ends_when_it_does_not_pay_or_lasts_too_long(reason: str) -> None
 def test_an_overdue_pod_goes_first() -> None:
     """After `overdueAfter` even the largest work goes before the smallest."""
     waiting = [
-        scenes.a_waiting("old", cores=4, work=900, waited_s=601),
+        scenes.a_waiting("old", cores=4, work=500, waited_s=601),
         scenes.a_waiting("new", cores=4, work=1),
     ]
     releases, _ = planned(scenes.a_snapshot([NODE], waiting))
@@ -125,6 +125,16 @@ def test_while_the_backlog_is_longer_nobody_is_overdue() -> None:
         scenes.a_waiting("new", cores=4, work=1),
     ]
     assert ["new"] == list(planned(scenes.a_snapshot([NODE], waiting))[0])
+
+
+@pytest.mark.parametrize(("waited_s", "expected"), [(3_900, "new"), (4_100, "old")])
+def test_most_of_a_backlog_may_pass_before_a_pod_is_overdue(waited_s: float, expected: str) -> None:
+    """1,000 s of work are left on 4 cores: who waits for the last fifth of 5,000 s goes first."""
+    waiting = [
+        scenes.a_waiting("old", cores=4, work=3_999, waited_s=waited_s),
+        scenes.a_waiting("new", cores=4, work=1),
+    ]
+    assert [expected] == list(planned(scenes.a_snapshot([NODE], waiting))[0])
 
 
 def test_room_is_kept_for_an_overdue_pod_and_short_ones_fill_in() -> None:
