@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from lab.cli import groups
@@ -35,6 +36,31 @@ def test_every_page_is_reached_from_the_first() -> None:
     folder = trees.ROOT / "docs"
     linked = set(LINK.findall((folder / "index.md").read_text()))
     assert set() == {path.name for path in folder.glob("*.md")} - linked - {"index.md"}
+
+
+def test_every_page_has_a_place_in_the_navigation() -> None:
+    """.ci/mkdocs.yml groups the pages of docs/ in the order and with the words of docs/index.md."""
+    folder = trees.ROOT / "docs"
+    first, *parts, last = yaml.safe_load((trees.ROOT / ".ci" / "mkdocs.yml").read_text())["nav"]
+    assert ({"Tiphys": "index.md"}, {"Decisions": "adr/README.md"}) == (first, last)
+    told: dict[str, list[dict[str, str]]] = {}
+    for line in (folder / "index.md").read_text().splitlines():
+        if re.fullmatch(r"[A-Z][a-z ]+:", line):
+            told[line[:-1]] = []
+        elif item := re.match(r"- \[(.+?)\]\((.+?)\)", line):
+            told[list(told)[-1]].append({item[1]: item[2]})
+    assert [{name: pages} for name, pages in told.items()] == parts
+
+
+def test_the_index_of_decisions_is_complete() -> None:
+    """docs/adr/README.md has a row for each decision: number, heading with its link, state."""
+    rows = re.findall(r"^\| \d.*$", (DECISIONS[0].parent / "README.md").read_text(), re.MULTILINE)
+    expected = []
+    for path in DECISIONS:
+        heading, _, dated, *_ = path.read_text().splitlines()
+        number, _, title = heading.removeprefix("# ").partition(". ")
+        expected.append(f"| {number} | [{title}]({path.name}) | {dated.partition(', ')[2]} |")
+    assert expected == rows
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
