@@ -1,6 +1,5 @@
 """`lab measure`: judge a run, write its JSON and its page, print the table."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import errors, homes
-from lab.cli import options
-from lab.reports import figures, measurements, pages, results, sources, tables, verdicts
+from lab.cli import options, remedies
+from lab.reports import figures, measurements, pages, results, sources, tables
 
 into = click.option(
     "--into",
@@ -47,12 +46,8 @@ def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
     )
     show([measured])
     click.echo(f"measurement  {json_path}\nresults      {results_path}\npage         {page_path}")
-    if speed := slower(measured):
-        click.echo(
-            f"repeat it in a slower lab: `python -m lab down -n {name}`, "
-            f"`python -m lab up -n {name} --speed {speed:g}` with the rest as it was, "
-            f"`{record.command}`"
-        )
+    if remedy := remedies.of_run(measured):
+        click.echo(remedy)
     check(measured)
 
 
@@ -102,16 +97,6 @@ def check(measured: measurements.Measurement) -> None:
             f"the records of run {measured.run} do not add up in {len(measured.problems)} places, "
             f"first: {measured.problems[0]}"
         )
-
-
-def slower(measured: measurements.Measurement) -> float | None:
-    """Return a speed at which the run may be valid; None where its speed is not what is wrong."""
-    share = measured.validity.share
-    if share is None or share <= verdicts.LIMIT_SHARE:
-        return None
-    # A slower lab loads the control plane less too, so what is in proportion leaves some room.
-    wished = measured.speed * min(0.5, verdicts.LIMIT_SHARE / share)
-    return math.floor(wished) if wished >= 1 else round(wished, 3)
 
 
 def _verdict(arm: measurements.Measurement, *, prefix: str) -> Text:

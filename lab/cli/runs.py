@@ -18,6 +18,8 @@ from lab.cli import options, turns, workloads
 from lab.controlplane import states
 from lab.workloads import manifests, mixes, packs, plans, runs, submissions, summaries
 
+LIMIT = "--limit"
+LIMIT_WALL_S = 1800.0
 LINE_EVERY_WALL_S = 5.0
 """Without a terminal a line is printed this often."""
 
@@ -28,11 +30,11 @@ LINE_EVERY_WALL_S = 5.0
 @workloads.options
 @click.option("--tag", help="Beginning of the workflows' names.  [default: sSEED, then sSEEDb, …]")
 @click.option(
-    "--limit",
+    LIMIT,
     "limit_wall_s",
     type=click.FloatRange(1),
     metavar="WALL_S",
-    default=1800.0,
+    default=LIMIT_WALL_S,
     show_default=True,
     help="Wall seconds (not simulated ones) after which the run is given up.",
 )
@@ -85,7 +87,7 @@ def _run(
         home=home,
         cluster=cluster,
         speed=speed,
-        command=shlex.join(_command(mix, lab=home.name, chosen=chosen)),
+        command=shlex.join(_command(mix, lab=home.name, limit_wall_s=limit_wall_s, chosen=chosen)),
         arrivals=chosen["kind"] or mixes.find(mix).arrivals,
         tag=tag,
     )
@@ -239,7 +241,7 @@ def _bar(done: int, whole: int, width: int = 30) -> str:
     return f"[green]{'━' * filled}[/green][dim]{'━' * (width - filled)}[/dim] {done}/{whole}"
 
 
-def _command(mix: str, *, lab: str, chosen: dict[str, Any]) -> list[str]:
+def _command(mix: str, *, lab: str, limit_wall_s: float, chosen: dict[str, Any]) -> list[str]:
     """Return the command line that repeats the run."""
     names = {"kind": "arrivals", "window_s": "window"}
     command = ["python", "-m", "lab", "run", mix, "--lab", lab]
@@ -249,4 +251,6 @@ def _command(mix: str, *, lab: str, chosen: dict[str, Any]) -> list[str]:
             command.append(flag)
         elif value is not None and value is not False:
             command += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+    if limit_wall_s != LIMIT_WALL_S:
+        command += [LIMIT, f"{limit_wall_s:g}"]
     return command

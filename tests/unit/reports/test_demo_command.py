@@ -97,19 +97,43 @@ def test_a_pod_that_is_unaccounted_for_fails_the_demo(stage, tmp_path):
         demo(tmp_path)
 
 
-def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path):
-    """Half the speed at most, ready to be pasted."""
+def too_fast(**more):
+    """Return the records of a run for which half a second of a create was too much."""
     calls = [
         a.a_call(0, "create", "workflows", "wf-0"),
         *a.calls_of(a.a_pod())[1:],
         a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=0.5),
     ]
-    stage.run = a.a_run(calls=sorted(calls, key=lambda call: call.at))
+    return a.a_run(calls=sorted(calls, key=lambda call: call.at), **more)
+
+
+def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path):
+    """Half the speed at most, ready to be pasted with what else was asked, and the time."""
+    stage.run = too_fast()
     output = demo(tmp_path)
-    speed = re.search(r'`make demo ARGS="--speed (\d+)"`', output)
+    into = tmp_path / "reports"
+    repeated = rf'`make demo ARGS="--speed (\d+) --seed 7 --into {into}"`, about 1 min'
+    speed = re.search(repeated, output)
     assert speed is not None
     assert 0 < int(speed[1]) <= 30
     assert "Does not count, since default and tiphys ran INVALID. Tiphys against" in output
+
+
+def test_a_demo_that_would_take_hours_is_not_proposed(stage, tmp_path):
+    """Then the machine has to become free."""
+    stage.run = too_fast(workflows=[a.a_workflow(ended_s=30_000.0)])
+    output = demo(tmp_path)
+    assert "free this machine of other work and repeat the same" in output
+    assert "would take about 1.5 hours" in output
+    assert "make demo" not in output
+
+
+def test_slower_time_and_more_work_are_given_longer():
+    """What the demo proposes for a slow machine is never cut short by the demo itself."""
+    assert 600 == demos.limit_wall_s(16, overload=1.5, speed=20)
+    assert 600 == demos.limit_wall_s(3, overload=2, speed=60)
+    assert 1200 == demos.limit_wall_s(16, overload=1.5, speed=10)
+    assert 3600 == demos.limit_wall_s(32, overload=0.5, speed=20)
 
 
 def test_the_lab_of_another_demo_is_left_alone(stage, tmp_path, monkeypatch):
