@@ -1,10 +1,10 @@
 """What stands of an installation, as far as one may see: what is switched off, what is missing."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tiphys.models.wire import paths
-from tiphys.operator import settings, trusts
+from tiphys.operator import elections, settings, trusts
 from tiphys.operator.commands import sessions
 
 OURS = "labelSelector=app.kubernetes.io%2Fname%3Dtiphys"
@@ -17,6 +17,8 @@ QUESTIONS = {
     },
 }
 """What is asked of the API server, by name."""
+ENDPOINTS = "endpointslices"
+"""Asked of Tiphys' own namespace: who stands ready behind the webhook's Service."""
 RELEASERS = frozenset({"tiphys-releaser", "tiphys-floor"})
 KINDS = {
     "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
@@ -36,8 +38,12 @@ def of(seen: Mapping[str, sessions.Json], missing: frozenset[str]) -> sessions.J
     # A releaser that is switched off opens gates all the same, whoever leads.
     able = any(item["metadata"]["name"] in RELEASERS and _runs(item) for item in listed)
     found["releaser"] = able if able or {"deployments", "cronjobs"} <= seen.keys() else None
+
+    def serves(namespace: str, service: str) -> bool | None:
+        return _serves(seen, namespace, service)
+
     found["webhooks"] = {
-        KINDS[kind]: "not there" if kind in missing else _trust(seen[kind])
+        KINDS[kind]: "not there" if kind in missing else _state(seen[kind], serves)
         for kind in trusts.CONFIGURATIONS
         if kind in missing or kind in seen
     }
@@ -63,6 +69,17 @@ def unguarded(found: sessions.Json) -> list[str]:
             "that enforces policies, and are the API servers' CIDRs others than the pods'?"
         )
     return weaker
+
+
+def absent(seen: Mapping[str, sessions.Json], missing: frozenset[str]) -> bool:
+    """Say whether nothing of Tiphys is there, neither webhook, keys, processes nor a leader."""
+    return (
+        {"keys", *trusts.CONFIGURATIONS} <= missing
+        and not _items(seen, "deployments")
+        and not any(
+            item["metadata"]["name"].startswith(elections.LEADER) for item in _items(seen, "leases")
+        )
+    )
 
 
 def unfit(found: sessions.Json) -> list[str]:
@@ -122,10 +139,36 @@ def _disabled(item: Mapping[str, Any]) -> bool:
     )
 
 
-def _trust(configuration: Mapping[str, Any]) -> str:
+def _state(configuration: Mapping[str, Any], serves: Callable[[str, str], bool | None]) -> str:
     hooks = configuration.get("webhooks") or ()
     if not hooks:
         return "it names no webhook"
     if not all((hook.get("clientConfig") or {}).get("caBundle") for hook in hooks):
         return "its caBundle is empty (the leader fills it in)"
+    # Behind a `url` stands whatever somebody put there: that cannot be seen from here.
+    services = [hook["clientConfig"].get("service") for hook in hooks]
+    for namespace, name in sorted({(s["namespace"], s["name"]) for s in services if s}):
+        if serves(namespace, name) is False:
+            return f"no pod behind its Service {namespace}/{name} is ready"
     return "ready"
+
+
+def _serves(seen: Mapping[str, sessions.Json], namespace: str, service: str) -> bool | None:
+    """Say whether a pod behind a Service is ready; None where that cannot be seen.
+
+    The Service and the Deployment behind it have one name, so that either tells.
+    """
+    if ENDPOINTS in seen:
+        return any(
+            # Not said means ready, says the API.
+            (endpoint.get("conditions") or {}).get("ready") is not False
+            for item in _items(seen, ENDPOINTS)
+            if item["metadata"].get("namespace") == namespace
+            and sessions.text(item, "metadata", "labels", "kubernetes.io/service-name") == service
+            for endpoint in item.get("endpoints") or ()
+        )
+    for item in _items(seen, "deployments"):
+        about = item["metadata"]
+        if (about.get("namespace"), about["name"]) == (namespace, service):
+            return bool((item.get("status") or {}).get("availableReplicas"))
+    return None

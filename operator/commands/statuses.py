@@ -20,6 +20,7 @@ FRESH_S = 12.0
 ELSEWHERE = "pods of all namespaces"
 GATED = "fieldSelector=status.phase%3DPending,spec.nodeName%3D"
 """Gated pods are among those; a gate that somebody set by hand stands without our label."""
+ABSENT = "Tiphys is not installed in this cluster (docs/install.md tells how it is)."
 MOST_NAMED = 5
 """Pods that a warning names."""
 
@@ -62,6 +63,9 @@ async def _look(
         "namespaces": "/api/v1/namespaces",
         "pods": f"/api/v1{scope}/pods?{GATED}",
         "keys": f"/api/v1/namespaces/{session.system}/configmaps/{trusts.PUBLIC}",
+        installations.ENDPOINTS: (
+            f"/apis/discovery.k8s.io/v1/namespaces/{session.system}/{installations.ENDPOINTS}"
+        ),
         **installations.QUESTIONS,
     }
     if not everywhere:
@@ -89,10 +93,16 @@ async def _look(
             seen[name] = answer
     if len(silent) == len(questions):
         raise silent[0]
-    for name in (*trusts.CONFIGURATIONS, ELSEWHERE):
+    for name in (*trusts.CONFIGURATIONS, ELSEWHERE, installations.ENDPOINTS):
         if name in missing or name == ELSEWHERE:
             hidden.pop(name, None)
+    if "deployments" in seen:
+        # They tell as well whether a webhook is ready.
+        hidden.pop(installations.ENDPOINTS, None)
     found: sessions.Json = installations.of(seen, frozenset(missing))
+    found["installed"] = not installations.absent(seen, frozenset(missing))
+    if not found["installed"]:
+        hidden = {name: why for name, why in hidden.items() if name not in missing}
     if "leases" in seen:
         found |= _operators(seen["leases"])
     if "keys" in seen:
@@ -118,12 +128,21 @@ async def _look(
         }
     found["warnings"] = [
         *filter(None, [installations.switched_off(found)]),
-        *installations.unfit(found),
+        *(installations.unfit(found) if found["installed"] else ()),
         *installations.unguarded(found),
         *_unselected(seen),
+        *_nowhere(seen, "" if everywhere else session.namespace),
         *_foreign(seen.get("pods") or {}),
     ]
     return found, hidden
+
+
+def _nowhere(seen: Mapping[str, sessions.Json], namespace: str) -> list[str]:
+    """Return in a sentence that a namespace is not there; none where that cannot be seen."""
+    names = {item["metadata"]["name"] for item in (seen.get("namespaces") or {}).get("items") or ()}
+    if not namespace or not names or namespace in names:
+        return []
+    return [f"there is no namespace {namespace} in this cluster"]
 
 
 def _unselected(seen: Mapping[str, sessions.Json]) -> list[str]:
@@ -254,11 +273,13 @@ def _foreign(pods: sessions.Json) -> list[str]:
 
 
 def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
+    if not found["installed"]:
+        sessions.screen().print(f"{ABSENT}\n", style="bold")
     for warning in found["warnings"]:
         sessions.screen().print(f"WARNING: {warning}", style="bold", markup=False)
     if found["warnings"]:
         sessions.screen().print()
-    if "operators" in found:
+    if "operators" in found and found["installed"]:
         rows = [
             (
                 each["name"],
@@ -271,7 +292,7 @@ def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
         if not found["leader"]:
             sessions.screen().print(f"{installations.unled(found)}\n")
         sessions.listed("Operators", ("NAME", "ROLE", "ALIVE", "LAST SIGN"), rows)
-    if "policies" in found:
+    if "policies" in found and found["installed"]:
         policies = [
             (p["name"], p["mode"], p["stable"], p["ready"], p["message"]) for p in found["policies"]
         ] or [

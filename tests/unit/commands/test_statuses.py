@@ -109,7 +109,8 @@ async def test_what_is_switched_off_stands_above_all(capsys: pytest.CaptureFixtu
 
 async def test_a_webhook_that_nobody_calls_is_a_no(capsys: pytest.CaptureFixture[str]) -> None:
     """Not there, or without a caBundle; one that may not be read is no warning."""
-    found, said = await told({}, capsys)
+    keys = {"tiphys-public-keys": {"data": {}}}
+    found, said = await told(keys, capsys)
     assert 2 == len(installations.unfit(found))
     led = {**found, "leader": "a"}
     assert (1, 0) == (statuses._verdict(led), statuses._verdict({**led, "webhooks": {}}))
@@ -122,6 +123,88 @@ async def test_a_webhook_that_nobody_calls_is_a_no(capsys: pytest.CaptureFixture
     assert [] == installations.unfit(found)
     both = "mutatingwebhookconfigurations, validatingwebhookconfigurations"
     assert f"Not shown: {both} (you may not read them)." in said
+
+
+SERVED = {
+    "webhooks": [
+        {
+            "clientConfig": {
+                "caBundle": "Zm9v",
+                "service": {"namespace": "tiphys-system", "name": "tiphys-webhook"},
+            }
+        }
+    ]
+}
+
+
+def a_slice(*ready: bool | None, service: str = "tiphys-webhook") -> dict[str, Any]:
+    """Return an EndpointSlice of a Service, as the controller makes it."""
+    labels = {"kubernetes.io/service-name": service}
+    about = {"namespace": "tiphys-system", "name": f"{service}-x", "labels": labels}
+    return {"metadata": about, "endpoints": [{"conditions": {"ready": each}} for each in ready]}
+
+
+def a_webhook(available: int | None) -> dict[str, Any]:
+    """Return the webhook's Deployment; Kubernetes leaves a count of none out."""
+    found = a_workload("tiphys-webhook")
+    found["metadata"]["namespace"] = "tiphys-system"
+    return {**found, "status": {} if available is None else {"availableReplicas": available}}
+
+
+@pytest.mark.parametrize(
+    ("slices", "available", "refused", "serves"),
+    [
+        ([a_slice(False, True)], 2, (), True),
+        ([a_slice(None)], None, (), True),
+        ([a_slice(False, False), a_slice(True, service="another")], 2, (), False),
+        ([], 2, (), False),
+        ([], 1, ("endpointslices",), True),
+        ([], None, ("endpointslices",), False),
+        ([], None, ("endpointslices", "deployments"), True),
+    ],
+)
+async def test_a_webhook_without_a_ready_pod_is_a_no(
+    slices: list[dict[str, Any]],
+    available: int | None,
+    refused: tuple[str, ...],
+    serves: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By its EndpointSlices, else by its Deployment; where neither may be read nothing is said."""
+    answers: dict[str, Any] = dict.fromkeys(WEBHOOKS, SERVED)
+    answers |= {"endpointslices": {"items": slices}}
+    answers |= {"deployments": {"items": [a_webhook(available)]}}
+    found, said = await told(answers, capsys, refused)
+    assert (0 if serves else 1) == statuses._verdict({**found, "leader": "a"})
+    sentence = "no pod behind its Service tiphys-system/tiphys-webhook is ready, so pods pass"
+    assert serves is (sentence not in said)
+    assert ("deployments" in refused) is ("Not shown: endpointslices" in said)
+
+
+async def test_a_cluster_without_tiphys_is_told_so_in_the_first_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing else of it is listed as missing; not where one may see too little to say it."""
+    found, said = await told({}, capsys)
+    assert said.startswith("Tiphys is not installed in this cluster")
+    assert "WebhookConfiguration" not in said
+    assert "Operators" not in said
+    assert 1 == statuses._verdict(found)
+    _, said = await told({}, capsys, refused=("configmaps",))
+    assert "is not installed" not in said
+    _, said = await told(WEBHOOKS, capsys)
+    assert "is not installed" not in said
+
+
+async def test_a_namespace_that_is_not_there_is_said_to_be_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A misspelt one has no waiting pod either, and must not look well for it."""
+    answers = {**WEBHOOKS, "namespaces": {"items": [a_space("rot")]}}
+    _, said = await told(answers, capsys)
+    assert "there is no namespace red in this cluster" in said
+    _, said = await told(answers, capsys, everywhere=True)
+    assert "there is no namespace" not in said
 
 
 @pytest.mark.parametrize(
