@@ -27,6 +27,10 @@ into = click.option(
 @into
 def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
     """Judge a run and write its report; works after `lab down` too, until the next `up`."""
+    if not results.NAME_PATTERN.fullmatch(arm):
+        raise errors.UsageError(
+            f"{arm!r} cannot name an arm, since files and figures carry it: use a-z, 0-9, '_', '-'"
+        )
     known = sources.load(homes.home(name), run)
     if known.record.outcome == "running":
         ended = sum(item.ended_at is not None for item in known.record.workflows)
@@ -62,8 +66,11 @@ def written(measured: measurements.Measurement, *, into: Path | None) -> tuple[P
 
 
 def stem(measured: measurements.Measurement) -> str:
-    """Return what the files of a run are called; names of runs are unique in one lab only."""
-    return f"{measured.lab}-{measured.run}"
+    """Return what the files of a run are called; names of runs are unique in one lab only.
+
+    The arm is in it, since a lab may be called like the other arm (`default` is both).
+    """
+    return f"{measured.lab}-{measured.run}-{measured.arm}"
 
 
 def show(arms: Sequence[measurements.Measurement]) -> None:

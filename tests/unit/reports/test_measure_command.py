@@ -36,13 +36,13 @@ def test_table_json_results_and_page_are_written(lab, tmp_path):
     assert "mean completion, simulated min" in output
     assert "valid at speed 60" in output
     for path in (
-        "reports/test-synthetic.json",
-        "reports/test-synthetic.html",
-        "results/test-synthetic.json",
+        "reports/test-synthetic-default.json",
+        "reports/test-synthetic-default.html",
+        "results/test-synthetic-default.json",
     ):
         assert (tmp_path / path).is_file()
         assert path in output.replace("\n", "")
-    figures = json.loads((tmp_path / "results" / "test-synthetic.json").read_text())
+    figures = json.loads((tmp_path / "results" / "test-synthetic-default.json").read_text())
     assert 70.0 == pytest.approx(figures["default.mean_completion_s"], abs=1e-3)
     assert a.a_run().record.command == figures["command"]
 
@@ -120,7 +120,7 @@ def test_a_pod_that_is_unaccounted_for_fails_the_command(lab, tmp_path):
     lab.journal.write_bytes(b"")
     with pytest.raises(errors.RunError, match="wf-0-align-1"):
         measure(tmp_path)
-    assert (tmp_path / "reports" / "test-synthetic.html").is_file()
+    assert (tmp_path / "reports" / "test-synthetic-default.html").is_file()
 
 
 def test_a_workflow_that_did_not_end_fails_the_command(lab, tmp_path):
@@ -137,6 +137,21 @@ def test_a_run_under_way_is_not_measured(lab, tmp_path):
     runs.write(lab, record)
     with pytest.raises(errors.UsageError, match="still under way"):
         measure(tmp_path)
+
+
+def test_files_are_named_after_the_arm(lab, tmp_path):
+    """The lab may be called like the other arm; both arms of one run name lie side by side."""
+    measure(tmp_path)
+    measure(tmp_path, "--arm", "tiphys")
+    names = {path.stem for path in (tmp_path / "results").iterdir()}
+    assert {"test-synthetic-default", "test-synthetic-tiphys"} == names
+
+
+def test_an_arm_that_cannot_name_files_is_refused(lab, tmp_path):
+    """Before anything is written."""
+    with pytest.raises(errors.UsageError, match=r"'\.\./x' cannot name an arm"):
+        measure(tmp_path, "--arm", "../x")
+    assert not (tmp_path / "reports").exists()
 
 
 def test_an_unknown_run_is_refused(lab, tmp_path):
