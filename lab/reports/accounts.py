@@ -38,18 +38,21 @@ class Account:
     pods_created: int
     pods_ended: int
     """Pods that ended exactly once."""
+    pods_decided: int
+    """Pods about which Tiphys decided when they were created."""
 
 
 def account(known: sources.Sources) -> Account:
     """Join the records of one run into one entry per pod."""
     tasks, problems = [], []
-    ended = created = 0
+    ended = created = decided = 0
     for (namespace, name), workflow, lives in _lives(known):
         for life in lives:
             said = [f"pod {namespace}/{name} {what}" for what in _contradictions(life)]
             problems += said
             task = _task(known, life, namespace=namespace, name=name, workflow=workflow)
             created += life.created is not None
+            decided += life.created is not None and life.created.decided
             ended += task.ended_s is not None and len(life.records) <= 1
             tasks.append(task)
     problems += _against_run_record(known, created=created)
@@ -60,7 +63,13 @@ def account(known: sources.Sources) -> Account:
         if said.partition(":")[0] not in named
     ]
     tasks.sort(key=lambda task: (task.created_s, task.namespace, task.pod))
-    return Account(tasks=tasks, problems=problems, pods_created=created, pods_ended=ended)
+    return Account(
+        tasks=tasks,
+        problems=problems,
+        pods_created=created,
+        pods_ended=ended,
+        pods_decided=decided,
+    )
 
 
 def _lives(

@@ -14,6 +14,8 @@ import msgspec
 from lab import errors, homes
 
 COMPLETE = "ResponseComplete"
+DECIDED = frozenset({"gated", "placed", "passed", "shadow"})
+"""Outcomes of an admission that are decisions; with any other a pod came in as without Tiphys."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,13 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """Of the object, where the caller named it (a binding does, a creation cannot)."""
     user: str = ""
     code: int = 0
+    outcome: str = ""
+    """What Tiphys' webhook said of the creation of a pod; empty where it was not asked."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether Tiphys decided about the pod that this call created."""
+        return self.outcome in DECIDED
 
     @property
     def accepted(self) -> bool:
@@ -54,6 +63,12 @@ class _User(msgspec.Struct, frozen=True):
     username: str = ""
 
 
+class _Annotations(msgspec.Struct, frozen=True):
+    """What admission added to an event."""
+
+    outcome: str = msgspec.field(default="", name="pods.tiphys.dev/outcome")
+
+
 class _Event(msgspec.Struct, rename="camel"):
     """The part of an audit.k8s.io/v1 Event that reports need."""
 
@@ -65,6 +80,7 @@ class _Event(msgspec.Struct, rename="camel"):
     request_uri: str = msgspec.field(default="", name="requestURI")
     object_ref: _Reference | None = None
     response_status: _Status | None = None
+    annotations: _Annotations = _Annotations()
 
 
 def read(home: homes.Home) -> Iterator[Call]:
@@ -125,4 +141,5 @@ def _call(event: _Event, reference: _Reference) -> Call:
         uid=reference.uid,
         user=event.user.username,
         code=event.response_status.code if event.response_status else 0,
+        outcome=event.annotations.outcome,
     )

@@ -75,6 +75,7 @@ def count(
         failed=sum(item.ended_s is not None and item.phase != "Succeeded" for item in workflows),
         pods_created=account.pods_created,
         pods_ended=account.pods_ended,
+        pods_decided=account.pods_decided,
         mean_completion_s=_mean(completions),
         p95_completion_s=_percentile(completions, 95),
         mean_wait_s=_mean(waits),

@@ -164,6 +164,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Ended, but not `Succeeded`."""
     pods_created: int
     pods_ended: int
+    pods_decided: int
+    """Pods about which Tiphys decided; the others came in as without it."""
     mean_completion_s: float | None
     p95_completion_s: float | None
     mean_wait_s: float | None

@@ -148,6 +148,7 @@ def figure_rows(arm: measurements.Measurement) -> list[tuple[str, str]]:
     return [
         ("workflows succeeded", f"{found.succeeded} of {found.workflows}"),
         ("pods ended, of created", f"{found.pods_ended} of {found.pods_created}"),
+        ("pods decided by Tiphys", f"{found.pods_decided} of {found.pods_created}"),
         ("mean completion, simulated min", _minutes(found.mean_completion_s)),
         ("P95 completion, simulated min", _minutes(found.p95_completion_s)),
         ("mean wait of a pod, simulated min", _minutes(found.mean_wait_s)),

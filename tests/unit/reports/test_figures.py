@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from lab.reports import figures
@@ -32,6 +33,18 @@ def test_the_headline_figures_follow_from_the_records():
     assert (0, 0) == (found.oom_kills, found.deadlines_missed)
 
 
+def test_pods_that_tiphys_decided_about_are_counted():
+    """A pod whose admission failed, or that nobody asked about, came in without a decision."""
+    outcomes = ("gated", "placed", "passed", "shadow", "failed", "reinvoked", "other", "")
+    pods = [a.a_pod(f"wf-0-{index}") for index in range(len(outcomes))]
+    calls = [a.a_call(0.0, "create", "workflows", "wf-0")]
+    for pod, outcome in zip(pods, outcomes, strict=True):
+        created, bound = a.calls_of(pod)
+        calls += [msgspec.structs.replace(created, outcome=outcome), bound]
+    found = figures.measure(a.a_run(calls=calls, pods=pods)).figures
+    assert (4, 8) == (found.pods_decided, found.pods_created)
+
+
 def test_oom_kills_are_counted_per_run_and_workflow():
     """The reason of the kubelet's record decides, not the exit code."""
     found = two_pods(reason="OOMKilled", exit_code=137)
@@ -57,7 +70,8 @@ def test_results_carry_each_arm_under_its_name():
     """What later issues compare is found by key, without knowing the measurement's structure."""
     keys = figures.of_arms([two_pods()])
     asked = (
-        "workflows succeeded pods_created pods_ended mean_completion_s p95_completion_s mean_wait_s"
-        " utilisation requested_over_used_memory oom_kills wall_s valid invalid_because"
+        "workflows succeeded pods_created pods_ended pods_decided mean_completion_s"
+        " p95_completion_s mean_wait_s utilisation requested_over_used_memory oom_kills wall_s"
+        " valid invalid_because"
     )
     assert set() == {f"default.{name}" for name in asked.split()} - keys.keys()

@@ -71,6 +71,17 @@ def test_a_measurement_is_read_as_it_was_written(home, tmp_path):
     assert [path] == list(path.parent.iterdir())
 
 
+def test_what_the_webhook_noted_is_read_with_the_creation(tmp_path):
+    """The API server keeps it among the annotations of the call, beside those of others."""
+    path = tmp_path / "audit.log"
+    notes = {"authorization.k8s.io/decision": "allow", "pods.tiphys.dev/outcome": "gated"}
+    events = [written_runs.an_event("create", "pods", annotations=more) for more in (notes, {})]
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert [("gated", True), ("", False)] == [
+        (call.outcome, call.decided) for call in audits.read_file(path)
+    ]
+
+
 def test_rotated_audit_logs_are_read_first(home):
     """The API server renames a full log; its calls came before."""
     first, *rest = home.audit_log.read_text().splitlines(keepends=True)

@@ -52,6 +52,7 @@ def line_of(call):
         call.verb,
         call.resource,
         name=call.name,
+        annotations={"pods.tiphys.dev/outcome": call.outcome} if call.outcome else {},
         requestReceivedTimestamp=a_stamp(call.at),
         stageTimestamp=a_stamp(call.at + call.latency_s),
     )
