@@ -155,7 +155,7 @@ def _print(known: sessions.Json) -> None:
         steered = decision and decision.get("verdict") not in UNSTEERED
         state = "released" if steered else "only watched" if shadow else "not steered"
         state += ", kube-scheduler places it"
-    why = hold.get("reason") or known["condition"].removeprefix("Tiphys: ")
+    why = hold.get("reason") or known["condition"].removeprefix(views.SPOKEN)
     if why == views.LONG_UNTOLD and not known.get("incomplete"):
         why = "the leader has made no plan with it yet"
     if not known["gated"] and not shadow:
@@ -168,6 +168,7 @@ def _print(known: sessions.Json) -> None:
             ("pod", known["pod"]),
             ("state", state),
             ("why", why),
+            ("opened by", groupings.opener(known)),
             ("waits for", hold.get("blocker") or ""),
             ("and for", groupings.some([b for b in blockers if b != hold["blocker"]])),
             ("expected", _time(hold.get("until"))),
@@ -249,10 +250,12 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
     running = sum(1 for pod in pods if pod["phase"] == "Running")
     ended = sum(1 for pod in pods if pod["phase"] in ("Succeeded", "Failed"))
     in_all = max(known.get("podsInAll") or 0, len(pods))
+    missed = [pod for pod in pods if groupings.missed(pod)]
+    counted = f"{len(waiting)} wait, {running} run, {ended} ended, {in_all} in all"
     sessions.facts(
         [
             ("workflow", known["workflow"]),
-            ("pods", f"{len(waiting)} wait, {running} run, {ended} ended, {in_all} in all"),
+            ("pods", f"{counted}; {len(missed)} not steered" if missed else counted),
             ("policy", _policy(known, {})),
             ("opted in by", groupings.steered(known)),
             ("steering", groupings.unsteered(known)),
@@ -264,7 +267,9 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
         _listed(
             "Waiting, in order", ("RANK", "POD", "WAITS FOR", "WHY"), groupings.waiting(waiting)
         )
-    unbound = [pod for pod in pods if groupings.unbound(pod)]
+    if missed:
+        _listed("Not steered", ("POD", "WHY"), groupings.passed(missed))
+    unbound = [pod for pod in pods if groupings.unbound(pod) and not groupings.missed(pod)]
     if unbound:
         _listed("Open, on no node yet", ("POD", "WENT TO", "WHY"), groupings.opened(unbound))
     watched = [pod for pod in pods if groupings.shadowed(pod)]

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tiphys.models.domain import decisions, optins
-from tiphys.operator.commands import sessions
+from tiphys.models.domain import pods as domain_pods
+from tiphys.operator.commands import sessions, views
 
 NAMED = 3
 """Pods of a row that are named; of the others the number is said."""
@@ -13,7 +14,19 @@ OPENED = "its gate was opened without a decision: by hand, or by the releaser"
 LATE = (
     "it passed as it came: an operator's answer reached the webhook too late, or could not be used"
 )
-UNDECIDED = "it passed as it came: no decision stands on it (nothing answered in time, say)"
+UNDECIDED = (
+    "not steered: it carries no decision; the webhook got no answer in time or was not asked when "
+    "it was created"
+)
+STAMPED = (
+    f"{UNDECIDED} (it was marked for steering then: its namespace had opted in, or a workflow in "
+    "it)"
+)
+UNASKED = (
+    "it carries no decision: the webhook got no answer in time or was not asked when it was "
+    "created, or Tiphys only watches it or let it pass, which the leader knows"
+)
+"""What is left to say where the leader may not be asked."""
 BEFORE = "those before"
 """What a pod waits for that only comes after others which wait for the same."""
 ENDED = frozenset({"Running", "Succeeded", "Failed"})
@@ -93,8 +106,28 @@ def opening(pod: Mapping[str, Any]) -> str:
         return str(decision.get("reason") or "")
     if unapplied(pod):
         return LATE
-    enforced = pod.get("mode") == "Enforce" and (pod.get("optIn") or {}).get("enabled")
-    return UNDECIDED if enforced and pod.get("workflow") and "ours" in pod else ""
+    if "mode" not in pod:
+        # Stamped by the API server itself, so that somebody had opted in when it was created.
+        return UNASKED if pod.get("ours") else ""
+    enforced = pod["mode"] == "Enforce" and (pod.get("optIn") or {}).get("enabled")
+    if not enforced or not pod.get("workflow") or "ours" not in pod:
+        return ""
+    if pod.get("role", domain_pods.PodRole.TASK) != domain_pods.PodRole.TASK:
+        return f"a pod of role {pod['role']} is never gated"
+    return STAMPED if pod["ours"] else UNDECIDED
+
+
+def missed(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod that was to be steered was not, since no decision came onto it."""
+    return not pod["gated"] and opening(pod) in (UNDECIDED, STAMPED, UNASKED, LATE)
+
+
+def opener(pod: Mapping[str, Any]) -> str:
+    """Return who opened a pod's gate with a decision; empty where nobody did (see `opening`)."""
+    release = sessions.text(pod, "released", "decision")
+    if pod["gated"] or not release:
+        return ""
+    return f"the operator, by release {release} (`tiphys verify` checks its signature)"
 
 
 def group(decision: Mapping[str, Any]) -> str:
@@ -145,6 +178,14 @@ def shadows(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     return [(_names(alike), would) for would, alike in shared.items()]
 
 
+def passed(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return rows of pod and why no decision stands on it; equal ones share a row."""
+    shared: dict[str, list[Mapping[str, Any]]] = {}
+    for pod in pods:
+        shared.setdefault(opening(pod), []).append(pod)
+    return [(_names(alike), why.removeprefix("not steered: ")) for why, alike in shared.items()]
+
+
 def opened(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return rows of pod, where it went and why it is not bound; equal ones share a row."""
     shared: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -162,7 +203,7 @@ def _opened(pod: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _condition(pod: Mapping[str, Any]) -> str:
-    return sessions.text(pod, "condition").removeprefix("Tiphys: ")
+    return sessions.text(pod, "condition").removeprefix(views.SPOKEN)
 
 
 def _names(pods: Sequence[Mapping[str, Any]]) -> str:

@@ -251,7 +251,7 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
 
 
 def _why(pod: sessions.Json) -> str:
-    said = views.waits(pod).removeprefix("Tiphys: ")
+    said = views.waits(pod).removeprefix(views.SPOKEN)
     asks = said == views.LONG_UNTOLD
     return f"{said}; `tiphys explain pod` asks the leader" if asks else said
 

@@ -16,6 +16,8 @@ from tiphys.operator.commands import sessions
 
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
 METRICS_PORT = 9080
+SPOKEN = "Tiphys: "
+"""What the reasons that we write on a pod begin with (operator/adoptions.py)."""
 UNTOLD = "not looked at yet"
 LONG_UNTOLD = "no reason is written on it"
 NOT_OURS = (
@@ -186,9 +188,11 @@ def waits(found: Mapping[str, Any]) -> str:
     """
     for condition in (found.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            if condition.get("reason") != "SchedulingGated":
-                return str(condition.get("message") or "")
-            return _untold(found)
+            message = str(condition.get("message") or "")
+            if not gated(found) and message.startswith(SPOKEN):
+                # Written while it waited; kube-scheduler has not looked at it since.
+                return _untold(found) if gates(found) else ""
+            return message if condition.get("reason") != "SchedulingGated" else _untold(found)
     return _untold(found) if gated(found) else ""
 
 

@@ -189,7 +189,9 @@ async def test_in_shadow_mode_it_is_said_what_tiphys_would_have_done(
             {"admission": {"id": "d-1", "verdict": "pass", "reason": "an agent pod"}},
             "an agent pod",
         ),
-        ({}, groupings.UNDECIDED),
+        ({}, groupings.STAMPED),
+        ({"ours": False}, groupings.UNDECIDED),
+        ({"role": "agent"}, "a pod of role agent is never gated"),
         ({"optIn": {}}, ""),
     ],
 )
@@ -197,6 +199,67 @@ def test_an_open_pod_is_told_why_it_is_open(known: dict[str, Any], said: str) ->
     """A decision that never came onto the pod is no reason, nor is the gate's, once it is open."""
     pod = a_pod(1, ours=True, mode="Enforce", workflow="red/x", optIn={"enabled": True})
     assert said == groupings.opening({**pod, **known})
+
+
+def test_whoever_may_not_ask_the_leader_is_told_of_missing_decisions_too() -> None:
+    """Stamped and undecided is all that is known then; of an unmarked pod nothing is claimed."""
+    assert groupings.UNASKED == groupings.opening(a_pod(1, ours=True))
+    assert "" == groupings.opening(a_pod(1, ours=False))
+
+
+async def test_pods_that_failed_open_are_counted_and_not_listed_as_released(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither in `explain workflow` nor in `explain pod`, whether bound or not."""
+    steered = {
+        "mode": "Enforce",
+        "workflow": "red/x",
+        "optIn": {"enabled": True, "source": "Namespace red"},
+    }
+    left = [a_pod(n, **steered, ours=True) for n in range(3)]
+    left += [a_pod(3, **{**steered, "node": "n1", "phase": "Running"}, ours=True)]
+    decided = a_pod(4, **steered, ours=True, decision={"verdict": "release", "reason": "Goes."})
+    answer = views.Answer(
+        found={"kind": "Workflow", "workflow": "red/x", "pods": [*left, decided], **steered}
+    )
+    await explanations._workflow(a_session(), a_workflow(), answer)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "0 wait, 1 run, 0 ended, 5 in all; 4 not steered" in said
+    before, _, after = said.partition("Open, on no node yet")
+    assert "p0, p1, p2 and 1 more" in before
+    assert "the webhook got no answer in time or was not asked" in before
+    assert "p4" in after
+    assert "p0" not in after
+    explanations._print({**left[0], "condition": "", "told": []})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "state not steered, kube-scheduler places it" in said
+    assert "why not steered: it carries no decision; the webhook got no answer in time" in said
+
+
+def test_an_opened_pod_is_told_who_opened_it_and_not_why_it_waited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The condition from its time behind the gate is old until kube-scheduler writes another."""
+    pod = fake_pods.a_pod()
+    pod["metadata"]["uid"] = "u1"
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    condition["message"] = "Tiphys: No node that it may use has room."
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    assert "" == views.waits(pod)
+    pod["spec"]["schedulingGates"] = [{"name": "other.dev/gate"}]
+    assert "waits for other gates: other.dev/gate" == views.waits(pod)
+    pod["spec"]["schedulingGates"] = [{"name": pods.STEERING_GATE}]
+    assert condition["message"] == views.waits(pod)
+    about = {"ours": True, "condition": "", "told": []}
+    gate = {"decision": "d-1", "verdict": "gate", "reason": "No node that it may use has room."}
+    explanations._print(a_pod(1, **about, created=gate))
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"why {groupings.OPENED}" in said
+    assert "has room" not in said
+    release = {"decision": "d-2", "verdict": "release", "reason": "Goes next."}
+    explanations._print(a_pod(1, **about, created=gate, released=release))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "why Goes next. opened by the operator, by release d-2" in said
 
 
 async def test_what_another_replica_decided_at_creation_is_asked_of_it() -> None:
