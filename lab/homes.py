@@ -95,6 +95,15 @@ class Home:
         return self.root / "kubelet.sock"
 
 
+def names() -> list[str]:
+    """Return the names of the labs that have a home, whether they run or not."""
+    root = labs_root()
+    found = root.iterdir() if root.is_dir() else ()
+    return sorted(
+        each.name for each in found if each.is_dir() and NAME_PATTERN.fullmatch(each.name)
+    )
+
+
 def home(name: str) -> Home:
     """Return the home of the lab `name`; raises `UsageError` where the name cannot be one."""
     if not NAME_PATTERN.fullmatch(name):

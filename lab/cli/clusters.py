@@ -9,9 +9,9 @@ import msgspec
 from click import core
 from msgspec import structs
 
-from lab import apis, errors, homes
+from lab import apis, catalogs, errors, homes
 from lab.cli import displays, options, tables
-from lab.controlplane import children, labs, reviews, states
+from lab.controlplane import children, components, labs, reviews, states
 
 ANSWER_WITHIN_S = 10.0
 LOG_BYTES = 4 * 2**20
@@ -20,11 +20,21 @@ LOG_BYTES = 4 * 2**20
 
 @click.command()
 @options.lab_name
-@click.option("--cluster", default="mixed", show_default=True, help="Shipped cluster or YAML file.")
+@click.option(
+    "--cluster",
+    default="mixed",
+    show_default=True,
+    help=f"Shipped cluster ({', '.join(catalogs.names())}) or YAML file.",
+)
 @click.option("--speed", default=1.0, show_default=True, help="Simulated seconds per second.")
 @options.kubernetes
 @click.option("--full-crds", is_flag=True, help="Argo's CRDs with their schemas; costs CPU.")
-@click.option("--without", multiple=True, metavar="COMPONENT", help="Leave a component out.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="COMPONENT",
+    help=f"Leave a component out: {', '.join(components.OPTIONAL)}. Several times for several.",
+)
 @click.option(
     "--api-port",
     type=click.IntRange(1, 65535),
@@ -83,8 +93,12 @@ def up(
 @click.option("--purge", is_flag=True, help="Delete the lab's logs and records as well.")
 def down(name: str, purge: bool) -> None:
     """End a lab and everything that it started."""
-    outcome = labs.down(homes.home(name), purge=purge, tell=_tell)
-    click.echo(f"lab {name!r} {outcome}")
+    home = homes.home(name)
+    known = home.root.is_dir()
+    outcome = labs.down(home, purge=purge, tell=_tell)
+    others = [] if known else states.running()
+    more = f"; there is no such lab, those that run are {', '.join(others)}" if others else ""
+    click.echo(f"lab {name!r} {outcome}{more}")
 
 
 @click.command()
@@ -105,9 +119,7 @@ def status(name: str, as_json: bool) -> None:
     home = homes.home(name)
     state = states.read(home)
     if state is None:
-        raise errors.UsageError(
-            f"lab {name!r} is not running: start it with `python -m lab up --name {name}`"
-        )
+        raise errors.UsageError(states.absent(home))
     found = _nodes(home, attempts=1) if state.running else None
     review = reviews.review(state, nodes=found)
     if as_json:

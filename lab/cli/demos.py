@@ -5,9 +5,10 @@ through the same commands, and says so. Each arm has a lab of its own, with the 
 it. The labs are bound to this process: whatever ends it ends them.
 """
 
+import contextlib
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -28,6 +29,17 @@ LIMIT_WALL_S = 600.0
 """After this a run of this size is given up; it takes a third of it on two cores."""
 
 
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Say what an interruption leaves; an arm has taken its lab down, or the lab ends with us."""
+    try:
+        yield
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        raise click.exceptions.Abort(
+            "nothing stays running, and the same command starts anew"
+        ) from None
+
+
 @click.command()
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--workflows", type=click.IntRange(1), default=WORKFLOWS, show_default=True)
@@ -44,6 +56,7 @@ LIMIT_WALL_S = 600.0
 @options.kubernetes
 @measures.into
 @click.pass_context
+@_explained()
 def demo(
     ctx: click.Context,
     seed: int,

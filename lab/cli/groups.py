@@ -91,8 +91,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         reason = (error.strerror or str(error)).lower()
         click.echo(f"{what}: {reason}; {remedy}", err=True)
         return errors.SetupError.exit_code
-    except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
+    except click.exceptions.Abort as error:
+        click.echo(": ".join(filter(None, ("interrupted", str(error)))), err=True)
         return 130
     except click.ClickException as error:
         error.show()

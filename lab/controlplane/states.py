@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from enum import StrEnum
@@ -172,12 +173,31 @@ def read(home: homes.Home) -> State | None:
 def load(home: homes.Home) -> State:
     """Return the state of a lab that runs; raises `UsageError` if none does."""
     state = read(home)
-    if state is None or not state.running:
-        what = "is not running" if state is None else "crashed"
+    if state is None:
+        raise errors.UsageError(absent(home))
+    if not state.running:
         raise errors.UsageError(
-            f"lab {home.name!r} {what}: start it with `python -m lab up --name {home.name}`"
+            f"lab {home.name!r} crashed: start it with `python -m lab up --name {home.name}`"
         )
     return state
+
+
+def absent(home: homes.Home) -> str:
+    """Return what to say where a lab does not run; the name may be mistyped."""
+    said = f"lab {home.name!r} is not running: start it with `python -m lab up --name {home.name}`"
+    others = running()
+    return f"{said}, or name one that runs: {', '.join(others)}" if others else said
+
+
+def running() -> list[str]:
+    """Return the names of the labs that run."""
+    found = []
+    for name in homes.names():
+        with contextlib.suppress(errors.StaleError):
+            state = read(homes.home(name))
+            if state is not None and state.running:
+                found.append(name)
+    return found
 
 
 def write(home: homes.Home, state: State) -> None:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from msgspec import structs
 
 from lab import errors, homes
-from lab.cli import displays, groups, tables
-from lab.controlplane import builds, labs, states
+from lab.cli import demos, displays, groups, tables
+from lab.controlplane import builds, components, labs, states
 from lab.workloads import mixes
 from tests.unit.controlplane import lab_states
 
@@ -120,6 +120,56 @@ def test_taking_down_what_is_down_is_no_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(groups.main, ["down"], env={"TIPHYS_LAB_HOME": str(tmp_path)})
 
     assert (0, "lab 'default' was down\n") == (result.exit_code, result.output)
+
+
+def test_a_mistyped_name_is_answered_with_the_labs_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a lab that was there is not told to be a mistake when it is down."""
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path))
+    for name in ("default", "down", "old"):
+        homes.home(name).root.mkdir()
+    running = homes.home("default")
+    states.write(running, lab_states.a_state(running))
+    homes.home("old").state.write_text("{}")
+
+    assert errors.UsageError.exit_code == groups.run(["status", "-n", "defalt"])
+    assert errors.UsageError.exit_code == groups.run(["kubeconfig", "-n", "defalt"])
+    said = capsys.readouterr().err.splitlines()
+    assert all(line.endswith(", or name one that runs: default") for line in said)
+
+    assert 0 == groups.run(["down", "-n", "defalt"])
+    assert 0 == groups.run(["down", "-n", "down"])
+    assert [
+        "lab 'defalt' was down; there is no such lab, those that run are default",
+        "lab 'down' was down",
+    ] == capsys.readouterr().out.splitlines()
+
+
+def test_the_help_of_up_names_what_may_be_chosen() -> None:
+    """Clusters, and components to leave out."""
+    shown = " ".join(CliRunner().invoke(groups.main, ["up", "--help"]).output.split())
+
+    assert "genomics, gpu, mixed, uniform" in shown
+    # Long words are broken at their hyphens.
+    assert ", ".join(components.OPTIONAL) in shown.replace("- ", "-")
+
+
+def test_an_interruption_says_what_it_leaves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the demo: whoever ends it wants to know what it started, and how to go on."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demos.arms, "prepare", interrupt)
+
+    assert 130 == groups.run(["demo"])
+    assert (
+        "interrupted: nothing stays running, and the same command starts anew"
+        == capsys.readouterr().err.strip()
+    )
 
 
 def test_a_home_that_is_too_deep_for_sockets_is_refused(
