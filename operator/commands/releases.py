@@ -18,7 +18,8 @@ RIGHT = 'the verb "release" on "gates" in group "tiphys.dev" (ClusterRole tiphys
 def release(name: str, dry_run: bool, **shared: Any) -> int:
     """Open the gate of one pod now: it jumps the queue and kube-scheduler places it alone.
 
-    Needs the permission to: the verb "release" on "gates" in group "tiphys.dev".
+    Needs the right to patch the pod and the verb "release" on "gates" in group "tiphys.dev"
+    (ClusterRole tiphys-gate-opener).
 
     With --watch or --once instead of a pod this is the releaser's process (docs/releaser.md).
     """

@@ -30,6 +30,14 @@ SYSTEM = "tiphys-system"
 OUTPUTS = ("table", "json", "yaml")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """What Kubernetes takes as a name."""
+NAMED = (
+    "Name a kubeconfig with --kubeconfig or in KUBECONFIG; `python -m lab kubeconfig` prints the "
+    "path of a lab's."
+)
+UP = (
+    "Is that cluster up (a lab: `python -m lab status`), and is it the one you mean (--kubeconfig, "
+    "--context)?"
+)
 Json = dict[str, Any]
 
 
@@ -87,7 +95,10 @@ def run(
         for each in filter(None, (namespace, system_namespace)):
             if not NAME.fullmatch(each):
                 raise errors.InputError(f"{each!r} cannot name a namespace")
-        login = credentials.find(kubeconfig, context=context)
+        try:
+            login = credentials.find(kubeconfig, context=context)
+        except errors.InputError as error:
+            raise errors.InputError(f"{error}. {NAMED}") from error
         given = namespace or str(getattr(login, "namespace", "") or "default")
         # What is typed stands in for what the kubeconfig says, as with kubectl.
         headers = credentials.impersonation(user, groups, uid) or getattr(
@@ -102,6 +113,8 @@ def run(
 
     try:
         return asyncio.run(inside())
+    except errors.UnavailableError as error:
+        return failed(errors.UnavailableError(f"{error}. {UP}"))
     except errors.TiphysError as error:
         return failed(error)
 

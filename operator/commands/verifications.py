@@ -24,6 +24,9 @@ PAIRS = (
     ("released", decisions.RELEASE_ANNOTATION, decisions.RELEASE_SIGNATURE),
 )
 
+MANIFESTS = frozenset({".yaml", ".yml", ".json"})
+"""What the name of a file ends with; Argo names no pod so."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -51,6 +54,8 @@ def verify(name: str, ring_file: Path | None, **shared: Any) -> int:
     With FILE and --keys nothing is asked of any cluster. Exit code 1: something does not hold.
     """
     local = name == "-" or Path(name).is_file()
+    if not local and (Path(name).suffix in MANIFESTS or name.startswith((".", "/", "~"))):
+        return sessions.failed(errors.InputError(f"{name}: there is no such file"))
     try:
         ring = read_ring(ring_file.read_text(), str(ring_file)) if ring_file else None
         pod = (

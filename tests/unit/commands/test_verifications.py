@@ -145,6 +145,18 @@ def test_every_command_helps_and_refuses_nonsense(
     assert 2 == command.main(["--nonsense"])
 
 
+@pytest.mark.parametrize("name", ["nofile.yaml", "red/nofile.json", "./nofile", "/nofile"])
+def test_a_file_that_is_not_there_is_named_before_any_cluster_is_looked_for(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody who misspelt a manifest wants to hear of kubeconfigs."""
+    missing = str(tmp_path / "missing")
+    assert 2 == verifications.main([name, "--kubeconfig", missing])
+    assert f"tiphys: {name}: there is no such file\n" == capsys.readouterr().err
+    assert 2 == verifications.main(["nopod", "--kubeconfig", missing])
+    assert "kubeconfig" in capsys.readouterr().err
+
+
 def test_without_a_cluster_the_error_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,4 +165,19 @@ def test_without_a_cluster_the_error_is_one_line(
     missing.write_text("{}")
     assert 2 == statuses.main(["--kubeconfig", str(missing)])
     said = capsys.readouterr().err
+    assert "no kubeconfig that can be used" in said
+    assert (
+        "Name a kubeconfig with --kubeconfig or in KUBECONFIG; `python -m lab kubeconfig`" in said
+    )
+    assert 1 == len(said.strip().splitlines())
+    config = {
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {}}],
+    }
+    missing.write_text(yaml.safe_dump(config))
+    assert 5 == statuses.main(["--kubeconfig", str(missing)])
+    said = capsys.readouterr().err
+    assert "Is that cluster up (a lab: `python -m lab status`)" in said
     assert 1 == len(said.strip().splitlines())
