@@ -13,7 +13,7 @@ import click
 from tiphys.models.domain import durations, errors, optins
 from tiphys.models.wire import keys
 from tiphys.operator import apis, elections, trusts
-from tiphys.operator.commands import installations, sessions, verifications, views
+from tiphys.operator.commands import annotations, installations, sessions, verifications, views
 
 FRESH_S = 12.0
 """A Lease that was renewed longer ago is not counted as living (clocks may differ a little)."""
@@ -67,12 +67,13 @@ async def _look(
             f"/apis/discovery.k8s.io/v1/namespaces/{session.system}/{installations.ENDPOINTS}"
         ),
         **installations.QUESTIONS,
+        **annotations.questions(scope),
     }
     if not everywhere:
         # Asked beside the own namespace: who may not read them all is told of the own one.
         questions[ELSEWHERE] = f"/api/v1/pods?{GATED}"
     answers = await asyncio.gather(
-        *(session.api.get(path) for path in questions.values()), return_exceptions=True
+        *(_asked(session, name, path) for name, path in questions.items()), return_exceptions=True
     )
     seen: dict[str, sessions.Json] = {}
     hidden: dict[str, str] = {}
@@ -93,7 +94,12 @@ async def _look(
             seen[name] = answer
     if len(silent) == len(questions):
         raise silent[0]
-    for name in (*trusts.CONFIGURATIONS, ELSEWHERE, installations.ENDPOINTS):
+    for name in (
+        *trusts.CONFIGURATIONS,
+        *annotations.questions(scope),
+        ELSEWHERE,
+        installations.ENDPOINTS,
+    ):
         if name in missing or name == ELSEWHERE:
             hidden.pop(name, None)
     if "deployments" in seen:
@@ -133,8 +139,15 @@ async def _look(
         *_unselected(seen),
         *_nowhere(seen, "" if everywhere else session.namespace),
         *_foreign(seen.get("pods") or {}),
+        *annotations.warnings(seen),
     ]
     return found, hidden
+
+
+async def _asked(session: sessions.Session, name: str, path: str) -> sessions.Json:
+    slim = name in annotations.questions("")
+    accept = annotations.METADATA if slim else apis.JSON
+    return await session.api.call("GET", path, accept=accept)
 
 
 def _nowhere(seen: Mapping[str, sessions.Json], namespace: str) -> list[str]:

@@ -18,8 +18,9 @@ class Api:
         self._answers = answers
         self._refused = refused
 
-    async def get(self, path: str) -> Any:
+    async def call(self, method: str, path: str, *, accept: str) -> Any:
         """Return a list or an object, or raise as the client does."""
+        assert ("GET", True) == (method, accept.startswith(apis.JSON))
         way = path.partition("?")[0]
         if any(part in way for part in self._refused):
             raise apis.ForbiddenError("forbidden")

@@ -1,0 +1,146 @@
+"""What annotations of a cluster cannot be read or name nothing, and which pods carry no decision.
+
+Metadata alone is asked for: of thousands of Workflows the rest is most.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tiphys.models.domain import decisions, optins
+from tiphys.operator import misspellings
+from tiphys.operator.commands import sessions
+
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+PREFIX = "tiphys.dev/"
+MARKED = "steered pods"
+"""Name of the question for the pods that have not ended and do not wait behind our gate."""
+MOST_NAMED = 5
+"""Objects that a warning names."""
+KINDS = {
+    "namespaces": optins.Kind.NAMESPACE,
+    "clusterworkflowtemplates": optins.Kind.CLUSTER_WORKFLOW_TEMPLATE,
+    "workflowtemplates": optins.Kind.WORKFLOW_TEMPLATE,
+    "cronworkflows": optins.Kind.CRON_WORKFLOW,
+    "workflows": optins.Kind.WORKFLOW,
+}
+"""Whose annotations are looked at, by the name of the question."""
+
+
+def questions(scope: str) -> dict[str, str]:
+    """Return what is asked of the API server, by name; `scope` is a path to a namespace, or ""."""
+    argo = "/apis/argoproj.io/v1alpha1"
+    open_only = f"{decisions.LABEL}%3Dtrue,{decisions.GATED_LABEL}!%3Dtrue"
+    return {
+        "clusterworkflowtemplates": f"{argo}/clusterworkflowtemplates",
+        "workflowtemplates": f"{argo}{scope}/workflowtemplates",
+        "cronworkflows": f"{argo}{scope}/cronworkflows",
+        "workflows": (
+            f"{argo}{scope}/workflows?labelSelector=workflows.argoproj.io%2Fcompleted!%3Dtrue"
+        ),
+        MARKED: (
+            f"/api/v1{scope}/pods?labelSelector={open_only.replace('/', '%2F')}"
+            "&fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed"
+        ),
+    }
+
+
+def warnings(seen: Mapping[str, sessions.Json]) -> Iterator[str]:
+    """Yield in sentences what people should know of annotations; nothing as a rule."""
+    layers = list(_layers(seen))
+    wrong = list(filter(None, map(_unreadable, layers)))
+    if wrong:
+        yield f"annotations that Tiphys cannot read: {_some(wrong, '; ')}"
+    versions = {item["metadata"]["name"] for item in _items(seen, "versions")}
+    lost = [
+        f"{layer} ({wanted})"
+        for layer in layers
+        if versions and (wanted := optins.resolve([layer]).policy) and wanted not in versions
+    ]
+    if lost:
+        yield (
+            f"{optins.POLICY} names no PolicyVersion that is there, so the policy's own version "
+            f"decides: {_some(lost, ', ')}"
+        )
+    yield from _undecided(seen)
+
+
+def _layers(seen: Mapping[str, sessions.Json]) -> Iterator[optins.Layer]:
+    for question, kind in KINDS.items():
+        for item in _items(seen, question):
+            about = item["metadata"]
+            written = {
+                name: value
+                for name, value in (about.get("annotations") or {}).items()
+                if name.startswith(PREFIX)
+            }
+            if written:
+                space = about.get("namespace")
+                key = f"{space}/{about['name']}" if space else about["name"]
+                yield optins.Layer(kind=kind, name=key, annotations=written)
+
+
+def _unreadable(layer: optins.Layer) -> str:
+    """Return what is wrong with the annotations of one object; empty when nothing is."""
+    problems = list(optins.resolve([layer]).errors)
+    unknown = sorted(set(layer.annotations) - set(optins.KEYS) - misspellings.WRITTEN)
+    if unknown:
+        problems.append(f"{layer}: nobody reads {', '.join(unknown)}")
+    return "; ".join(problems)
+
+
+def _undecided(seen: Mapping[str, sessions.Json]) -> Iterator[str]:
+    """Yield how many pods were marked for steering and carry no decision.
+
+    Where Tiphys only watches (Shadow) or is off none is to be expected.
+    """
+    marked = [
+        item
+        for item in _items(seen, MARKED)
+        if _enforced(seen, str(item["metadata"].get("namespace")))
+    ]
+    bare = [
+        f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        for item in marked
+        if decisions.ANNOTATION not in (item["metadata"].get("annotations") or {})
+    ]
+    if bare:
+        yield (
+            f"{len(bare)} of {len(marked)} open pods in steered namespaces carry no decision: the "
+            "webhook got no answer in time, or Tiphys let them pass (`tiphys explain pod` tells): "
+            f"{_some(sorted(bare), ', ')}"
+        )
+
+
+def _enforced(seen: Mapping[str, sessions.Json], namespace: str) -> bool:
+    """Say whether pods of a namespace are steered, as far as one may see."""
+    space: Mapping[str, Any] = next(
+        (
+            item["metadata"]
+            for item in _items(seen, "namespaces")
+            if item["metadata"]["name"] == namespace
+        ),
+        {},
+    )
+    softened = sessions.text(space, "annotations", optins.MODE).lower()
+    if softened in (optins.Mode.SHADOW, optins.Mode.OFF):
+        return False
+    labels = (space.get("labels") or {}).items()
+    chosen = [
+        (-len(wanted), item["metadata"]["name"], sessions.text(item, "spec", "mode") or "Enforce")
+        for item in _items(seen, "policies")
+        if (wanted := _selector(item)).items() <= labels
+    ]
+    return not _items(seen, "policies") or (bool(chosen) and min(chosen)[2] == "Enforce")
+
+
+def _selector(policy: Mapping[str, Any]) -> Mapping[str, str]:
+    return (policy["spec"].get("selector") or {}).get("namespaceLabels") or {}
+
+
+def _items(seen: Mapping[str, sessions.Json], name: str) -> list[sessions.Json]:
+    return list((seen.get(name) or {}).get("items") or ())
+
+
+def _some(said: list[str], between: str) -> str:
+    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+    return between.join(said[:MOST_NAMED]) + more
