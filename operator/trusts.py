@@ -70,7 +70,8 @@ class Keeper:
         while True:
             pause_s = LOOK_S
             try:
-                await self.once()
+                if not await self.once():
+                    pause_s = RETRY_S  # an installation makes the configurations last
             except errors.StaleError:
                 pause_s = RETRY_S  # somebody else wrote, or we lead no more: look again
                 self._election.fence()
@@ -79,13 +80,14 @@ class Keeper:
                 pause_s = RETRY_S
             await self._clock.sleep(pause_s)
 
-    async def once(self) -> None:
-        """Bring all of it to what it shall be now."""
+    async def once(self) -> bool:
+        """Bring all of it to what it shall be now; say whether both configurations are there."""
         rings = await self._rings()
         root = await self._certificates()
         segment = paths.current(rings[WEBHOOK_RING], self._clock.now())
-        for kind in CONFIGURATIONS:
-            await self._configure(kind, root[certificates.CA], segment)
+        return all(
+            [await self._configure(kind, root[certificates.CA], segment) for kind in CONFIGURATIONS]
+        )
 
     async def _rings(self) -> dict[str, keys.Ring]:
         """Bring the rings up to date and return them."""
@@ -134,8 +136,8 @@ class Keeper:
             self._expiry(name, leaf)
         return root
 
-    async def _configure(self, kind: str, bundle: bytes, segment: str) -> None:
-        """Set caBundle on each webhook of a configuration; one that is not there is no error.
+    async def _configure(self, kind: str, bundle: bytes, segment: str) -> bool:
+        """Set caBundle on each webhook of a configuration; say whether it is there.
 
         Where the chart says that the API server shows no certificate, also the path with the
         secret `segment`.
@@ -144,7 +146,7 @@ class Keeper:
         try:
             known = await self._api.get(path)
         except apis.NotFoundError:
-            return
+            return False
         uncertified = _uncertified(known)
         secret = f"{CONFIGURATIONS[kind]}/{segment}" if uncertified else ""
         changes: list[dict[str, object]] = []
@@ -170,6 +172,7 @@ class Keeper:
             self._election.fence()
             await self._api.patch(path, changes, content_type=apis.JSON_PATCH)
             log.info("set caBundle and path", configuration=kind, secret_path=uncertified)
+        return True
 
     def _exposure(self, known: apis.Object, kind: str, *, exposed: bool) -> list[dict[str, object]]:
         """Tell who reaches a webhook without client certificates; return what is to be noted."""

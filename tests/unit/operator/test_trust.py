@@ -224,6 +224,35 @@ async def test_the_leader_writes_no_path_where_certificates_are_shown(
         assert {**SERVICE, "path": "/mutate"} == client["service"]
 
 
+async def test_a_configuration_that_comes_late_is_not_left_alone_for_a_minute(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """Helm makes the validating one last, and a leader may be there before it."""
+    cluster, keeper, clock = kept
+    keeper._election = Leader()
+    configured(cluster, paths.REQUIRED, {"service": {**SERVICE, "path": "/mutate"}})
+    late = f"{ADMISSION}/validatingwebhookconfigurations/tiphys"
+    configuration = cluster.objects.pop(late)
+    running = asyncio.ensure_future(keeper.run())
+    try:
+        await clock.advance(0.0)
+        for _ in range(200):
+            if f"{SECRETS}/tiphys-webhook-tls" in cluster.objects:
+                break
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
+        cluster.put(late, configuration)
+        await clock.advance(trusts.RETRY_S)
+        for _ in range(200):
+            if all("caBundle" in client for client in clients(cluster)):
+                break
+            await asyncio.sleep(0.05)
+        assert all(client["caBundle"] for client in clients(cluster))
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 class Leader(elections.Election):
     """Leads whatever the clock says."""
 
