@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from lab import errors
+from lab import errors, invocations
 
 Object = dict[str, Any]
 Reader = Callable[[bytes], tuple[str, Object]]
@@ -287,7 +287,7 @@ def _credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext, str | None]:
         config = yaml.safe_load(kubeconfig.read_text())
     except FileNotFoundError as error:
         raise errors.UsageError(
-            f"no kubeconfig at {kubeconfig}: start a lab with `python -m lab up`"
+            f"no kubeconfig at {kubeconfig}: start a lab with `{invocations.lab()} up`"
         ) from error
     context = _named(config["contexts"], config["current-context"])["context"]
     cluster = _named(config["clusters"], context["cluster"])["cluster"]

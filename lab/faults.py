@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from lab import errors, homes, journals, sockets
+from lab import errors, homes, invocations, journals, sockets
 from lab.controlplane import controls as supervisor_controls
 from lab.kubelet import controls
 
@@ -28,7 +28,7 @@ def cause(home: homes.Home, command: controls.Command) -> None:
         command,
         who=f"the kubelet of lab {home.name!r}",
         absent=f"no simulated kubelet listens in lab {home.name!r}: "
-        f"see `python -m lab status --name {home.name}`",
+        f"see `{invocations.lab()} status --name {home.name}`",
         log=home.logs / "kubelet.log",
         within_s=ANSWER_WITHIN_S,
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from lab import apis, catalogs, errors, homes
+from lab import apis, catalogs, errors, homes, invocations
 from lab.cli import clusters, displays, installs, runs, workloads
 from lab.controlplane import labs, states
 from lab.installs import charts, helms
@@ -135,7 +135,7 @@ def prepare(name: str, *, into: Path) -> None:
     if state is not None and state.running:
         raise errors.UsageError(
             f"lab {name!r} runs already, so another demo may be under way: wait for it, or end "
-            f"it with `python -m lab down --name {name}`"
+            f"it with `{invocations.lab()} down --name {name}`"
         )
     for place in (results.folder(), into):
         results.check_place(place)

@@ -9,7 +9,7 @@ import msgspec
 from click import core
 from msgspec import structs
 
-from lab import apis, catalogs, errors, homes
+from lab import apis, catalogs, errors, homes, invocations
 from lab.cli import displays, options, tables
 from lab.controlplane import children, components, labs, reviews, states
 
@@ -128,8 +128,8 @@ def status(name: str, as_json: bool) -> None:
         tables.show_state(home, review)
     if not review.running:
         raise errors.StaleError(
-            f"lab {name!r} crashed: `python -m lab up --name {name}` clears and starts it, "
-            f"`python -m lab down --name {name}` clears it"
+            f"lab {name!r} crashed: `{invocations.lab()} up --name {name}` clears and starts it, "
+            f"`{invocations.lab()} down --name {name}` clears it"
         )
 
 
@@ -143,7 +143,8 @@ def nodes(name: str, as_json: bool) -> None:
     found = _nodes(home, attempts=3)
     if found is None:
         raise errors.LabError(
-            f"the API server of lab {name!r} does not answer: `python -m lab status --name {name}`"
+            f"the API server of lab {name!r} does not answer: "
+            f"`{invocations.lab()} status --name {name}`"
         )
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found)))

@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from lab import errors, homes, records
+from lab import errors, homes, invocations, records
 from lab.cli import options, turns
 from lab.controlplane import components, states
 from lab.corpus import drivers, examples, expectations, pages, runs
@@ -45,7 +45,7 @@ def corpus(
     expectations.check(found, known)
     if unknown := sorted(set(names) - set(found)):
         raise errors.UsageError(
-            f"no example {', '.join(unknown)}: `python -m lab corpus --list` names them all"
+            f"no example {', '.join(unknown)}: `{invocations.lab()} corpus --list` names them all"
         )
     picked, _ = runs.chosen(found, known, names)
     ended: set[str] = set()
@@ -81,7 +81,7 @@ def _list(known: expectations.Expectations, names: tuple[str, ...]) -> None:
     ]
     if unknown := sorted(set(names) - {row[0] for row in rows}):
         raise errors.UsageError(
-            f"no example {', '.join(unknown)}: `python -m lab corpus --list` names them all"
+            f"no example {', '.join(unknown)}: `{invocations.lab()} corpus --list` names them all"
         )
     for row in sorted(rows):
         if not names or row[0] in names:

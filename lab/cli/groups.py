@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from lab import errors
+from lab import errors, invocations
 
 COMMANDS = {
     # name: (module: attribute, one line of help)
@@ -72,7 +72,7 @@ def main() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code that belongs to the error (see lab.errors)."""
     try:
-        code = main.main(arguments, prog_name="python -m lab", standalone_mode=False)
+        code = main.main(arguments, prog_name=invocations.lab(), standalone_mode=False)
     except errors.LabError as error:
         click.secho("error: ", err=True, nl=False, fg="red")
         click.echo(str(error), err=True)

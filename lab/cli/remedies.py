@@ -8,6 +8,7 @@ import math
 import shlex
 from collections.abc import Sequence
 
+from lab import invocations
 from lab.cli import arms, runs
 from lab.reports import measurements, verdicts
 
@@ -65,14 +66,14 @@ def of_run(measured: measurements.Measurement) -> str:
 
 def _commands(measured: measurements.Measurement, *, speed: float, wall_s: float) -> list[str]:
     """Return what to type: a lab begins empty, so Tiphys and its namespaces come again too."""
-    lab = f"-n {measured.lab}"
-    lines = [f"python -m lab down {lab}", f"python -m lab up {lab} --speed {speed:g}"]
-    measure = f"python -m lab measure {lab}"
+    typed, lab = invocations.lab(), f"-n {measured.lab}"
+    lines = [f"{typed} down {lab}", f"{typed} up {lab} --speed {speed:g}"]
+    measure = f"{typed} measure {lab}"
     if measured.arm == arms.TIPHYS.name:
         spaces = " ".join(sorted({item.namespace for item in measured.workflows}))
         lines += [
-            f"python -m lab install {lab}",
-            f"export KUBECONFIG=$(python -m lab kubeconfig {lab})",
+            f"{typed} install {lab}",
+            f"export KUBECONFIG=$({typed} kubeconfig {lab})",
             f"for each in {spaces}; do kubectl create namespace $each; done",
             f"kubectl annotate namespaces {spaces} {arms.ENABLED}=true",
         ]
@@ -81,11 +82,11 @@ def _commands(measured: measurements.Measurement, *, speed: float, wall_s: float
 
 
 def _run(command: str, *, wall_s: float) -> str:
-    """Return the command of a run with the limit that it needs."""
-    words = shlex.split(command)
+    """Return the command of a run as it is typed from here, with the limit that it needs."""
+    _, _, _, *words = shlex.split(command)  # `python -m lab`, as records have it
     if runs.LIMIT in words:
         place = words.index(runs.LIMIT)
         del words[place : place + 2]
     if wall_s * ROOM > runs.LIMIT_WALL_S:
         words += [runs.LIMIT, f"{math.ceil(wall_s * ROOM / 100) * 100}"]
-    return shlex.join(words)
+    return f"{invocations.lab()} {shlex.join(words)}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lab import errors, homes
+from lab import errors, homes, invocations
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,5 +55,5 @@ def _refusal(home: homes.Home, written: bytes) -> str:
         who, end = str(holder), f"end it with Ctrl-C or `kill {holder.pid}`"
     return (
         f"lab {home.name!r} is busy with {who}, and two at once would measure each other: wait for "
-        f"it, {end}, or start another lab with `python -m lab up --name OTHER`"
+        f"it, {end}, or start another lab with `{invocations.lab()} up --name OTHER`"
     )

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from lab import errors, homes
+from lab import errors, homes, invocations
 from lab.controlplane import controls, processes, states, supervisors
 
 
@@ -24,7 +24,7 @@ def main() -> int:
     home = homes.home(arguments.lab)
     state = states.read(home)
     if state is None:
-        parser.error(f"{home.state} does not exist: labs are started with `python -m lab up`")
+        parser.error(f"{home.state} does not exist: labs are started with `{invocations.lab()} up`")
     if os.fork() > 0:
         # Whoever started us goes on; the child belongs to nobody and leaves no zombie.
         os._exit(0)

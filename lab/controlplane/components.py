@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import homes
+from lab import homes, invocations
 from lab.controlplane import configurations, states
 from lab.processnode import addresses
 
@@ -85,7 +85,7 @@ def remedy(name: str, program: str) -> str:
     if name in MODULES:
         return f"`make lab-up` sets up the Python environment of {program}"
     if Path(program).is_relative_to(homes.cache_root()):
-        return f"delete {program}, and `python -m lab build` makes it anew"
+        return f"delete {program}, and `{invocations.lab()} build` makes it anew"
     return f"replace {program}"
 
 

@@ -11,7 +11,7 @@ import os
 
 import msgspec
 
-from lab import errors, homes, sockets
+from lab import errors, homes, invocations, sockets
 from lab.controlplane import supervisors
 
 COMPONENT_COMMANDS = ("start", "stop", "restart", "kill", "pause", "resume")
@@ -78,7 +78,8 @@ def send(
         home.supervisor_socket,
         Command(command=command, component=component),
         who=f"the supervisor of lab {home.name!r}",
-        absent=f"lab {home.name!r} does not listen: see `python -m lab status --name {home.name}`",
+        absent=f"lab {home.name!r} does not listen: "
+        f"see `{invocations.lab()} status --name {home.name}`",
         log=home.logs / "supervisor.log",
         within_s=within_s,
     )

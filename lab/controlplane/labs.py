@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from lab import catalogs, errors, homes, records
+from lab import catalogs, errors, homes, invocations, records
 from lab.controlplane import (
     binaries,
     builds,
@@ -185,13 +185,14 @@ def _runs_as(home: homes.Home, asked: states.Asked) -> bool:
         how, purge = ("runs", "") if running else ("crashed", " --purge")
         raise errors.StaleError(
             f"lab {home.name!r} {how} with {difference}: "
-            f"end it with `python -m lab down{purge} --name {home.name}`, "
+            f"end it with `{invocations.lab()} down{purge} --name {home.name}`, "
             "or choose another name with --name"
         )
     if running and catalogs.load(asked.cluster) != catalogs.load(str(home.cluster)):
         raise errors.StaleError(
             f"lab {home.name!r} runs with what {asked.cluster} described when it started: end it "
-            f"with `python -m lab down --name {home.name}`, or choose another name with --name"
+            f"with `{invocations.lab()} down --name {home.name}`, or choose another name with "
+            "--name"
         )
     if not running:
         _clear(home)

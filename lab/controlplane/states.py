@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from lab import clocks, errors, homes, records
+from lab import clocks, errors, homes, invocations, records
 from lab.controlplane import processes, tools
 
 WRITE_AGAIN_S = 2.0
@@ -154,7 +154,9 @@ def read(home: homes.Home) -> State | None:
         raw = home.state.read_bytes()
     except FileNotFoundError:
         return None
-    remedy = f"clear it with `python -m lab down --name {home.name}`, which keeps logs and records"
+    remedy = (
+        f"clear it with `{invocations.lab()} down --name {home.name}`, which keeps logs and records"
+    )
     try:
         written = msgspec.json.decode(raw, type=dict[str, Any]).get("format")
     except msgspec.DecodeError as error:
@@ -177,14 +179,15 @@ def load(home: homes.Home) -> State:
         raise errors.UsageError(absent(home))
     if not state.running:
         raise errors.UsageError(
-            f"lab {home.name!r} crashed: start it with `python -m lab up --name {home.name}`"
+            f"lab {home.name!r} crashed: start it with `{invocations.lab()} up --name {home.name}`"
         )
     return state
 
 
 def absent(home: homes.Home) -> str:
     """Return what to say where a lab does not run; the name may be mistyped."""
-    said = f"lab {home.name!r} is not running: start it with `python -m lab up --name {home.name}`"
+    start = f"{invocations.lab()} up --name {home.name}"
+    said = f"lab {home.name!r} is not running: start it with `{start}`"
     others = running()
     return f"{said}, or name one that runs: {', '.join(others)}" if others else said
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from lab import apis, catalogs, errors, homes
+from lab import apis, catalogs, errors, homes, invocations
 from lab.controlplane import (
     children,
     components,
@@ -149,7 +149,7 @@ class Supervisor:
         if child is None or not child.running:
             raise errors.UsageError(
                 f"{name} is not running: "
-                f"`python -m lab component start {name} --name {self._home.name}` starts it"
+                f"`{invocations.lab()} component start {name} --name {self._home.name}` starts it"
             )
         return child
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from lab import apis, errors
+from lab import apis, errors, invocations
 
 SUBMITTED = ("Workflow",)
 
@@ -58,8 +58,9 @@ def load(folder: Path) -> dict[str, Example]:
     }
     if not any(example.is_workflow for example in found.values()):
         raise errors.UsageError(
-            f"no Argo examples in {folder}: build the lab's programs with `python -m lab build`, "
-            "or name the folder `examples` of Argo's Go module with --examples"
+            f"no Argo examples in {folder}: build the lab's programs with "
+            f"`{invocations.lab()} build`, or name the folder "
+            "`examples` of Argo's Go module with --examples"
         )
     return found
 

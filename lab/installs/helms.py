@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from lab import apis, errors, homes
+from lab import apis, errors, homes, invocations
 from lab.controlplane import binaries, builds, tools
 
 ANSWERS_WITHIN_S = 180.0
@@ -66,7 +66,7 @@ def run(
         except subprocess.TimeoutExpired as error:
             raise errors.LabError(
                 f"helm {arguments[0]} did not end within {ANSWERS_WITHIN_S:.0f} s: "
-                "see `python -m lab status`, and repeat"
+                f"see `{invocations.lab()} status`, and repeat"
             ) from error
     if answer.returncode != 0:
         said = (answer.stderr or answer.stdout).strip()

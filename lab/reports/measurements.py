@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab import records
+from lab import invocations, records
 
 FORMAT = 1
 
@@ -225,5 +225,5 @@ def write(path: Path, measurement: Measurement) -> None:
 
 def read(path: Path) -> Measurement:
     """Read a measurement; raises `UsageError` where the file is missing or is none."""
-    remedy = "make one with `python -m lab measure`"
+    remedy = f"make one with `{invocations.lab()} measure`"
     return records.read(path, Measurement, name="measurement", remedy=remedy)

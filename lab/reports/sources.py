@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab import catalogs, errors, homes, journals
+from lab import catalogs, errors, homes, invocations, journals
 from lab.reports import audits
 from lab.workloads import runs
 
@@ -97,7 +97,7 @@ def _known(home: homes.Home, run: str | None) -> str:
     names = runs.names(home)
     if not names:
         raise errors.UsageError(
-            f"lab {home.name!r} has no runs: make one with `python -m lab run genomics`"
+            f"lab {home.name!r} has no runs: make one with `{invocations.lab()} run genomics`"
         )
     if run is not None and run not in names:
         raise errors.UsageError(

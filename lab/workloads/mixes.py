@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from lab import catalogs, errors
+from lab import catalogs, errors, invocations
 from lab.truths import Truth
 from lab.workloads import (
     arrivals,
@@ -228,7 +228,7 @@ def find(name: str) -> Mix:
     if name not in MIXES:
         raise errors.UsageError(
             f"no mix {name!r}: choose one of {', '.join(sorted(MIXES))} "
-            "(`python -m lab workload list` says what they are)"
+            f"(`{invocations.lab()} workload list` says what they are)"
         )
     return MIXES[name]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab import homes, records
+from lab import homes, invocations, records
 
 
 class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,7 +111,7 @@ def write(home: homes.Home, record: RunRecord) -> None:
 
 def read(target: Path) -> RunRecord:
     """Read one record; raises `UsageError` where the file is missing or not a record."""
-    remedy = "start one with `python -m lab run MIX`"
+    remedy = f"start one with `{invocations.lab()} run MIX`"
     return records.read(target, RunRecord, name="run record", remedy=remedy)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from lab import apis, errors, homes, truths
+from lab import apis, errors, homes, invocations, truths
 from lab.workloads import accounts, manifests, plans, runs
 
 WORKFLOWS = "/apis/argoproj.io/v1alpha1"
@@ -130,7 +130,7 @@ class Run:
                     raise errors.RunError(
                         f"namespace {name} got no default ServiceAccount within "
                         f"{SERVICE_ACCOUNT_WALL_S:.0f} s: is kube-controller-manager running? "
-                        "(`python -m lab status`)"
+                        f"(`{invocations.lab()} status`)"
                     )
                 await asyncio.sleep(0.1)
 

@@ -233,7 +233,7 @@ def test_state_of_another_format_names_the_command_that_clears_it(start: Starter
     up = start("up", "--name", home.name, *BARE_FLAGS)
     shown, _ = up.communicate(timeout=60)
     assert errors.StaleError.exit_code == up.returncode
-    assert "`python -m lab down --name ancient`, which keeps logs and records" in shown
+    assert "python -m lab down --name ancient`, which keeps logs and records" in shown
     down = start("down", "--name", home.name)
     shown, _ = down.communicate(timeout=60)
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import homes
+from lab import homes, invocations
 from lab.controlplane import components, states
 from tests.unit.controlplane import lab_states as a
 
@@ -65,7 +65,11 @@ def test_argos_requeue_runs_at_the_labs_speed(
 @pytest.mark.parametrize(
     ("name", "program", "expected"),
     [
-        (components.ETCD, "cache/tiphys/bin/etcd", "and `python -m lab build` makes it anew"),
+        (
+            components.ETCD,
+            "cache/tiphys/bin/etcd",
+            f"and `{invocations.lab()} build` makes it anew",
+        ),
         (components.ETCD, "mine/etcd", "replace "),
         (components.KUBELET, ".venv/bin/python", "`make lab-up` sets up"),
     ],

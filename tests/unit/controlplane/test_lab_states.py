@@ -40,7 +40,7 @@ def test_the_clock_runs_at_the_labs_speed(home: homes.Home) -> None:
 
 def test_a_lab_that_was_never_started_is_not_running(home: homes.Home) -> None:
     """The error names the command that starts it."""
-    with pytest.raises(errors.UsageError, match="not running: start it with `python -m lab up"):
+    with pytest.raises(errors.UsageError, match=r"not running: start it with `.*python -m lab up"):
         states.load(home)
 
 
@@ -68,7 +68,7 @@ def test_a_state_that_this_version_cannot_read_names_the_command_that_clears_it(
     """Another version's, a damaged one, or no state at all."""
     home.state.write_text(content)
 
-    with pytest.raises(errors.StaleError, match=r"`python -m lab down --name a`"):
+    with pytest.raises(errors.StaleError, match=r"`.*python -m lab down --name a`"):
         states.read(home)
 
 

@@ -23,5 +23,7 @@ def test_named_examples_are_listed_alone() -> None:
 
 def test_an_unknown_example_is_refused() -> None:
     """An empty table would read as if it had nothing to come to."""
-    with pytest.raises(errors.UsageError, match="no example nosuch: `python -m lab corpus --list`"):
+    with pytest.raises(
+        errors.UsageError, match=r"no example nosuch: `.*python -m lab corpus --list`"
+    ):
         listed("coinflip", "nosuch")

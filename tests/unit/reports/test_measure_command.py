@@ -4,7 +4,7 @@ import click.testing
 import msgspec
 import pytest
 
-from lab import errors, homes
+from lab import errors, homes, invocations
 from lab.cli import measures
 from lab.workloads import runs
 from tests.unit.reports import synthetic_runs as a
@@ -67,10 +67,10 @@ def test_an_invalid_run_is_marked_in_the_table(lab, tmp_path):
     assert "repeat it in a slower lab (about 1 min), `up` with the rest as it was:" in output
     lines = [line.strip() for line in output.splitlines() if "python -m lab" in line]
     assert [
-        "python -m lab down -n test",
-        "python -m lab up -n test --speed 11",
-        "python -m lab run genomics --workflows 1 --seed 1",
-        "python -m lab measure -n test",
+        f"{invocations.lab()} down -n test",
+        f"{invocations.lab()} up -n test --speed 11",
+        f"{invocations.lab()} run genomics --workflows 1 --seed 1",
+        f"{invocations.lab()} measure -n test",
     ] == lines
 
 
@@ -80,11 +80,11 @@ def test_a_steered_run_is_repeated_with_tiphys_in_it(lab, tmp_path):
     output = measure(tmp_path, "--arm", "tiphys")
     place = output.index("up -n test --speed 11")
     for line in (
-        "python -m lab install -n test",
+        f"{invocations.lab()} install -n test",
         "for each in genomics; do kubectl create namespace $each; done",
         "kubectl annotate namespaces genomics tiphys.dev/enabled=true",
-        "python -m lab run genomics --workflows 1 --seed 1",
-        "python -m lab measure -n test --arm tiphys",
+        f"{invocations.lab()} run genomics --workflows 1 --seed 1",
+        f"{invocations.lab()} measure -n test --arm tiphys",
     ):
         place = output.index(f"  {line}\n", place)
 
@@ -96,7 +96,7 @@ def test_a_slower_run_is_given_the_time_that_it_needs(lab, tmp_path):
     written_runs.write(lab, too_fast(workflows=ended, command=command))
     output = measure(tmp_path)
     assert "repeat it in a slower lab (about 23 min)" in output
-    assert "  python -m lab run genomics --seed 1 --limit 2800\n" in output
+    assert f"  {invocations.lab()} run genomics --seed 1 --limit 2800\n" in output
 
 
 @pytest.mark.parametrize(
