@@ -9,12 +9,15 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from lab import catalogs
 from lab.cli import groups
 from tests.unit.architecture import trees
+from tiphys.argo import workflows as argo_workflows
 
 DECISIONS = sorted((trees.ROOT / "docs" / "adr").glob("[0-9]*.md"))
 LAB_CALL = re.compile(r"(?:python -m lab|`lab) ([a-z-]+)([^`#\n|;]*)")
 LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
+README = trees.ROOT / "README.md"
 ARCHITECTURE = trees.ROOT / "docs" / "architecture.md"
 COMMAND = re.compile(r"`tiphys (\w+)`")
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}, (accepted|superseded by \d+)")
@@ -61,6 +64,36 @@ def test_the_index_of_decisions_is_complete() -> None:
         number, _, title = heading.removeprefix("# ").partition(". ")
         expected.append(f"| {number} | [{title}]({path.name}) | {dated.partition(', ')[2]} |")
     assert expected == rows
+
+
+def test_the_example_of_the_readme_is_a_workflow_whose_pods_have_to_wait() -> None:
+    """docs/examples/first.yaml is read whole, and wants more cores than the lab of the recipe."""
+    path = trees.ROOT / "docs" / "examples" / "first.yaml"
+    assert f"create -n first -f {path.relative_to(trees.ROOT)}" in README.read_text()
+    spec = yaml.safe_load(path.read_text())["spec"]
+    metadata = {"name": "first-1", "namespace": "first", "uid": "1"}
+    workflow = argo_workflows.read({"metadata": metadata, "spec": spec}, templates={})
+    assert () == workflow.unknowns
+    assert 41 == len(workflow.tasks)
+    parts, work = spec["templates"][0]["steps"][0][0], spec["templates"][1]["container"]
+    wanted = int(parts["withSequence"]["count"]) * int(work["resources"]["requests"]["cpu"])
+    assert wanted > sum(group.count * group.cores for group in catalogs.load("mixed").groups)
+
+
+def test_pages_name_only_commands_of_tiphys_that_exist() -> None:
+    """What a page calls as `kubectl tiphys NAME` is a command."""
+    settings = configparser.ConfigParser()
+    settings.read(trees.ROOT / "setup.cfg")
+    commands = set(
+        re.findall(r"^(\w+) =", settings["options.entry_points"]["tiphys.commands"], re.M)
+    )
+    called = {
+        name
+        for path in trees.tracked(".md")
+        for name in re.findall(r"kubectl tiphys ([a-z]+)", path.read_text())
+    }
+    assert {"status", "explain"} <= called
+    assert set() == called - commands
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
