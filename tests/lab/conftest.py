@@ -7,7 +7,6 @@ test is over.
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import uuid
@@ -52,16 +51,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
                 binaries.find(asked, report=shown.report)
         except errors.LabError as error:
             pytest.exit(f"the lab cannot be built: {error}", returncode=error.exit_code)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def interruptible() -> None:
-    """Let programs that tests start be interrupted although pytest runs in the background.
-
-    Shells start background jobs with SIGINT ignored, and what is ignored stays so in children.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
