@@ -18,7 +18,7 @@ QUESTIONS = {
 }
 """What is asked of the API server, by name."""
 ENDPOINTS = "endpointslices"
-"""Asked of Tiphys' own namespace: who stands ready behind the webhook's Service."""
+"""Asked of Tiphys' own namespace, for whoever may not read its Deployments."""
 RELEASERS = frozenset({"tiphys-releaser", "tiphys-floor"})
 KINDS = {
     "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
@@ -156,19 +156,24 @@ def _state(configuration: Mapping[str, Any], serves: Callable[[str, str], bool |
 def _serves(seen: Mapping[str, sessions.Json], namespace: str, service: str) -> bool | None:
     """Say whether a pod behind a Service is ready; None where that cannot be seen.
 
-    The Service and the Deployment behind it have one name, so that either tells.
+    The Deployment behind it has its name. Its EndpointSlices tell as well, where somebody keeps
+    them: the lab does not, so that none at all says nothing.
     """
-    if ENDPOINTS in seen:
-        return any(
-            # Not said means ready, says the API.
-            (endpoint.get("conditions") or {}).get("ready") is not False
-            for item in _items(seen, ENDPOINTS)
-            if item["metadata"].get("namespace") == namespace
-            and sessions.text(item, "metadata", "labels", "kubernetes.io/service-name") == service
-            for endpoint in item.get("endpoints") or ()
-        )
     for item in _items(seen, "deployments"):
         about = item["metadata"]
         if (about.get("namespace"), about["name"]) == (namespace, service):
             return bool((item.get("status") or {}).get("availableReplicas"))
-    return None
+    slices = [
+        item
+        for item in _items(seen, ENDPOINTS)
+        if item["metadata"].get("namespace") == namespace
+        and sessions.text(item, "metadata", "labels", "kubernetes.io/service-name") == service
+    ]
+    if not slices:
+        return None
+    return any(
+        # Not said means ready, says the API.
+        (endpoint.get("conditions") or {}).get("ready") is not False
+        for item in slices
+        for endpoint in item.get("endpoints") or ()
+    )
