@@ -105,8 +105,9 @@ def _undecided(seen: Mapping[str, sessions.Json]) -> Iterator[str]:
     ]
     if bare:
         yield (
-            f"{len(bare)} of {len(marked)} open pods in steered namespaces carry no decision: the "
-            "webhook got no answer in time, or Tiphys let them pass (`tiphys explain pod` tells): "
+            f"{len(bare)} of {len(marked)} pending or running pods in steered namespaces carry no "
+            "decision: the webhook got no answer in time, or Tiphys let them pass "
+            "(`tiphys explain pod` tells): "
             f"{_some(sorted(bare), ', ')}"
         )
 

@@ -65,7 +65,7 @@ def test_open_pods_without_a_decision_are_counted_where_tiphys_acts(
     said = told(**lists)
     assert warned is bool(said)
     if warned:
-        assert said[0].startswith("2 of 3 open pods in steered namespaces carry no decision")
+        assert said[0].startswith("2 of 3 pending or running pods in steered namespaces carry no ")
         assert said[0].endswith(": red/p1, red/p2")
 
 
