@@ -138,7 +138,8 @@ def _remedy(
     arguments = ["--speed", f"{min(speeds):g}"]
     for option in ctx.command.params:
         name = option.name or ""
-        given = ctx.get_parameter_source(name) is core.ParameterSource.COMMANDLINE
+        # KUBERNETES=… of make comes by the environment.
+        given = ctx.get_parameter_source(name) is not core.ParameterSource.DEFAULT
         if given and name != "speed":
             arguments += [option.opts[0], str(ctx.params[name])]
     return (

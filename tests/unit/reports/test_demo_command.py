@@ -107,12 +107,14 @@ def too_fast(**more):
     return a.a_run(calls=sorted(calls, key=lambda call: call.at), **more)
 
 
-def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path):
+def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path, monkeypatch):
     """Half the speed at most, ready to be pasted with what else was asked, and the time."""
     stage.run = too_fast()
+    monkeypatch.setenv("TIPHYS_KUBERNETES", "v1.34.4")
     output = demo(tmp_path)
     into = tmp_path / "reports"
-    repeated = rf'`make demo ARGS="--speed (\d+) --seed 7 --into {into}"`, about 1 min'
+    others = f"--seed 7 --kubernetes v1.34.4 --into {into}"
+    repeated = rf'`make demo ARGS="--speed (\d+) {others}"`, about 1 min'
     speed = re.search(repeated, output)
     assert speed is not None
     assert 0 < int(speed[1]) <= 30
