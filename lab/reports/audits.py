@@ -14,7 +14,9 @@ import msgspec
 from lab import errors, homes
 
 COMPLETE = "ResponseComplete"
-DECIDED = frozenset({"gated", "placed", "passed", "shadow"})
+GATED = "gated"
+"""Outcome of the admission of a pod that Tiphys means to hold."""
+DECIDED = frozenset({GATED, "placed", "passed", "shadow"})
 """Outcomes of an admission that are decisions; with any other a pod came in as without Tiphys."""
 
 

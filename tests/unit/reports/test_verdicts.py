@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from lab.reports import accounts, verdicts
@@ -59,6 +60,26 @@ def test_scheduling_is_judged_only_where_a_pod_fitted_at_once():
     run = a.a_run(calls=calls, pods=[first, second, third], cluster=a.a_cluster(nodes=1))
     waits = verdicts.scheduling_waits(run, accounts.account(run).tasks)
     assert [0.5, 1.0] == pytest.approx(waits, abs=1e-3)
+
+
+def test_a_pod_that_tiphys_holds_does_not_wait_for_the_scheduler():
+    """Room was there when it came, but the order in which gates open is what is measured."""
+    first = a.a_pod("wf-0-a")
+    second = a.a_pod("wf-0-b", bound_s=200.0)
+    creation, *rest = a.calls_of(second, created_s=100.0, bound_s=200.0)
+    calls = [
+        a.a_call(0, "create", "workflows", "wf-0"),
+        *a.calls_of(first),
+        msgspec.structs.replace(creation, outcome="gated"),
+        *rest,
+    ]
+    run = a.a_run(calls=calls, pods=[first, second])
+    waits = verdicts.scheduling_waits(run, accounts.account(run).tasks)
+    assert [1.0] == pytest.approx(waits, abs=1e-3)
+    as_placed = [msgspec.structs.replace(each, outcome="placed") for each in calls]
+    run = a.a_run(calls=as_placed, pods=[first, second])
+    waits = verdicts.scheduling_waits(run, accounts.account(run).tasks)
+    assert [1.0, 100.0] == pytest.approx(waits, abs=1e-3)
 
 
 def test_room_counts_as_taken_until_the_scheduler_can_know_of_it():
