@@ -4,11 +4,14 @@ Three arms with equal requests, three loads, as many seeds as asked for; 40 work
 Tiphys is measured it sees one warm-up pass with another seed and another mix of inputs, so that
 durations are estimated from history, not known, and some templates occur in the measured pass
 alone. One seed runs at a speed of 5 at most: the control plane is no quicker when time is.
+
+All of it takes hours and can be done in parts: `--go-on` keeps what the same commit has measured.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -25,7 +28,14 @@ WARM_UP_SEED = 1000
 SLOW_SPEED = 5.0
 LIMIT_WALL_S = 7200.0
 
-Ratios = dict[str, list[float]]
+RATIOS = (
+    "equal_requests.mean_completion",
+    "equal_requests.mean_completion_upper",
+    "equal_requests.p95_completion",
+    "fifo_gates.mean_completion",
+    "opened_by_timeout",
+)
+Row = dict[str, results.Scalar]
 
 
 @click.command("bench-demo")
@@ -61,6 +71,11 @@ Ratios = dict[str, list[float]]
     show_default=True,
     help="The same for the last seed.",
 )
+@click.option(
+    "--go-on",
+    is_flag=True,
+    help="Keep what demo_seeds.json has of this commit, and measure only what it lacks.",
+)
 @options.kubernetes
 @measures.into
 @click.pass_context
@@ -73,6 +88,7 @@ def bench_demo(
     loads: Sequence[str],
     speed: float,
     slow_speed: float,
+    go_on: bool,
     kubernetes: str,
     into: Path | None,
 ) -> None:
@@ -81,8 +97,13 @@ def bench_demo(
     folder = into or results.REPOSITORY / "build" / "reports"
     arms.prepare(LAB, into=folder)
     chosen = {name: LOADS[name] for name in loads or LOADS}
-    found: dict[str, Ratios] = {name: {} for name in chosen}
-    runs: list[dict[str, results.Scalar]] = []
+    asked: dict[str, results.Scalar] = {
+        "workflows": workflows,
+        "warm_up": warm_up_workflows,
+        "kubernetes": kubernetes,
+    }
+    ratios, runs = _kept(asked) if go_on else ([], [])
+    path: Path | None = None
     for seed in range(first_seed, first_seed + seeds):
         slow = seeds > 1 and seed == first_seed + seeds - 1
         for name, overload in chosen.items():
@@ -95,17 +116,47 @@ def bench_demo(
                 speed=min(speed, slow_speed) if slow else speed,
                 limit_wall_s=LIMIT_WALL_S,
             )
+            if any(_about(row) == (name, load.seed, load.speed) for row in ratios):
+                click.echo(f"{name}, seed {seed}: measured before, kept")
+                continue
             ended = _measured(ctx, load, kubernetes=kubernetes, warm_up=warm_up_workflows)
             _written(folder, name, ended)
             runs += [_row(name, load, item) for item in ended.values()]
-            for key, ratio in _ratios(ended).items():
-                found[name].setdefault(key, []).append(ratio)
+            found = _ratios(ended)
+            ratios.append({"load": name, "seed": seed, "speed": load.speed, **found})
             # What is measured so far stands there, whatever ends the rest.
             path = results.write(
-                "demo_seeds", seed=first_seed, speed=speed, figures=_figures(found, runs)
+                "demo_seeds",
+                seed=first_seed,
+                speed=speed,
+                figures={**asked, **_figures(ratios, runs)},
             )
-            click.echo(f"{name}, seed {seed}: {_said(found[name], ended)}")
-    click.echo(f"results  {path}\ndone in {(time.monotonic() - started) / 60:.0f} min")
+            click.echo(f"{name}, seed {seed}: {_said(found, ended)}")
+    if path is None:
+        click.echo("nothing is left to measure")
+    else:
+        click.echo(f"results  {path}\ndone in {(time.monotonic() - started) / 60:.0f} min")
+
+
+def _kept(asked: Mapping[str, results.Scalar]) -> tuple[list[Row], list[Row]]:
+    """Return ratios and runs that count, of an earlier part of the same measurement."""
+    kept = results.read("demo_seeds")
+    if kept.get("git") != results.git() or any(kept.get(key) != asked[key] for key in asked):
+        return [], []
+    ratios, runs = (cast(list[Row], kept.get(key, [])) for key in ("ratios", "runs"))
+    doubtful = {_about(row) for row in runs if _doubtful(row)}
+    return (
+        [row for row in ratios if _about(row) not in doubtful],
+        [row for row in runs if _about(row) not in doubtful],
+    )
+
+
+def _about(row: Mapping[str, results.Scalar]) -> tuple[results.Scalar, ...]:
+    return row["load"], row["seed"], row["speed"]
+
+
+def _doubtful(row: Mapping[str, results.Scalar]) -> bool:
+    return not row["valid"] or bool(row["problems"])
 
 
 def _measured(
@@ -146,23 +197,22 @@ def _ratios(ended: Mapping[str, arms.Ended]) -> dict[str, float]:
     return ratios
 
 
-def _figures(
-    found: Mapping[str, Ratios], runs: Sequence[Mapping[str, results.Scalar]]
-) -> dict[str, results.Figure]:
+def _figures(ratios: Sequence[Row], runs: Sequence[Row]) -> dict[str, results.Figure]:
     """Return the geometric means of ratios over seeds, and the mean of the share of time-outs."""
     figures: dict[str, results.Figure] = {}
-    for load, ratios in found.items():
-        for key, values in ratios.items():
-            share = key == "opened_by_timeout"
-            mean = sum(values) / len(values) if share else comparisons.geometric_mean(values)
-            figures[f"{load}.{key}"] = round(mean, 4)
-        if ratios:
-            figures[f"{load}.seeds"] = len(ratios["equal_requests.mean_completion"])
+    for load in dict.fromkeys(row["load"] for row in ratios):
+        rows = [row for row in ratios if row["load"] == load]
+        for key in RATIOS:
+            values = [float(row[key]) for row in rows if row.get(key) is not None]  # type: ignore[arg-type]
+            if values:
+                share = key == "opened_by_timeout"
+                mean = sum(values) / len(values) if share else comparisons.geometric_mean(values)
+                figures[f"{load}.{key}"] = round(mean, 4)
+        figures[f"{load}.seeds"] = len(rows)
         figures[f"{load}.doubtful_runs"] = sum(
-            not row["valid"] or bool(row["problems"]) for row in runs if row["load"] == load
+            _doubtful(row) for row in runs if row["load"] == load
         )
-    figures["runs"] = [dict(row) for row in runs]
-    return figures
+    return {**figures, "ratios": [dict(row) for row in ratios], "runs": [dict(row) for row in runs]}
 
 
 def _row(load: str, asked: arms.Load, ended: arms.Ended) -> dict[str, results.Scalar]:
@@ -196,7 +246,7 @@ def _written(folder: Path, load: str, ended: Mapping[str, arms.Ended]) -> None:
     pages.write(folder / f"{stem}.html", measured)
 
 
-def _said(ratios: Ratios, ended: Mapping[str, arms.Ended]) -> str:
+def _said(ratios: Mapping[str, float], ended: Mapping[str, arms.Ended]) -> str:
     """Return what one load and seed came to; what does not count says so."""
     doubtful = [
         name
@@ -204,10 +254,9 @@ def _said(ratios: Ratios, ended: Mapping[str, arms.Ended]) -> str:
         if not item.measured.validity.valid or item.measured.problems
     ]
     caution = f"does not count ({', '.join(doubtful)} ran INVALID): " if doubtful else ""
-    last = {key: values[-1] for key, values in ratios.items()}
-    mean = comparisons.in_words(last["equal_requests.mean_completion"])
-    p95 = comparisons.in_words(last["equal_requests.p95_completion"])
-    gates = comparisons.in_words(last["fifo_gates.mean_completion"])
+    mean = comparisons.in_words(ratios["equal_requests.mean_completion"])
+    p95 = comparisons.in_words(ratios["equal_requests.p95_completion"])
+    gates = comparisons.in_words(ratios["fifo_gates.mean_completion"])
     return f"{caution}mean completion {mean}, P95 {p95}; mere gates {gates}"
 
 

@@ -91,15 +91,20 @@ def add(name: str, *, seed: int | None, speed: float | None, figures: Mapping[st
 
     What is of another commit is dropped: one file never mixes two versions.
     """
-    path = folder() / f"{name}.json"
     before: dict[str, Figure] = {}
-    try:
-        kept = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-    except (OSError, msgspec.MsgspecError):
-        kept = {}
+    kept = read(name)
     if kept.get("git") == git():
         before = {key: value for key, value in kept.items() if key not in HEAD}  # type: ignore[misc]
     return write(name, seed=seed, speed=speed, figures={**before, **figures})
+
+
+def read(name: str) -> dict[str, object]:
+    """Return one set of results with its head; nothing where there is none that can be read."""
+    try:
+        text = (folder() / f"{name}.json").read_bytes()
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (OSError, msgspec.MsgspecError):
+        return {}
 
 
 def command_line() -> str:

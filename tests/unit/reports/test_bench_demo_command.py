@@ -71,6 +71,44 @@ def test_means_of_doubtful_runs_are_marked(stage, tmp_path):
     assert "does not count (default, fifo_gates, tiphys ran INVALID): mean completion" in output
 
 
+def test_a_measurement_goes_on_where_it_was_left(stage, tmp_path):
+    """What counts is kept, in the means too; nothing is measured twice."""
+    part = ("--seeds", "1", "--load", "light")
+    bench(tmp_path, *part)
+    calls = list(stage.calls)
+    output = bench(tmp_path, "--go-on", *part, "--load", "overloaded")
+    assert "light, seed 1: measured before, kept" in output
+    assert 2 * len(calls) == len(stage.calls)
+    read = results(tmp_path)
+    assert (1, 1) == (read["light.seeds"], read["overloaded.seeds"])
+    assert ["light", "overloaded"] == [row["load"] for row in read["ratios"]]
+    assert 6 == len(read["runs"])
+    assert "nothing is left to measure" in bench(tmp_path, "--go-on", *part)
+    assert read == results(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"git": "another"}, {"workflows": 2}, {"kubernetes": "v1.0"}])
+def test_another_measurement_is_not_gone_on_with(stage, tmp_path, change):
+    """One file never mixes two commits, sizes or versions."""
+    part = ("--seeds", "1", "--load", "light")
+    bench(tmp_path, *part)
+    path = tmp_path / "results" / "demo_seeds.json"
+    path.write_text(json.dumps(results(tmp_path) | change))
+    assert "kept" not in bench(tmp_path, "--go-on", *part)
+
+
+def test_runs_that_do_not_count_are_repeated(stage, tmp_path):
+    """A busy hour is no reason to begin anew, nor to keep its figures."""
+    part = ("--seeds", "1", "--load", "light")
+    bench(tmp_path, *part)
+    path = tmp_path / "results" / "demo_seeds.json"
+    read = results(tmp_path)
+    read["runs"][1]["valid"] = False
+    path.write_text(json.dumps(read))
+    assert "kept" not in bench(tmp_path, "--go-on", *part)
+    assert (1, 3) == (results(tmp_path)["light.seeds"], len(results(tmp_path)["runs"]))
+
+
 def test_only_tiphys_sees_a_warm_up_and_only_gates_have_a_policy(stage, tmp_path):
     """Each arm in a lab of its own; opted in for both passes where there are two."""
     bench(tmp_path, "--seeds", "1", "--load", "light")
