@@ -116,29 +116,34 @@ class Listener:
         loop = asyncio.get_running_loop()
         before = self._server
         self._context = context
-        self._server = await loop.create_server(
-            self._protocols,
-            sock=self._socket.dup(),
-            ssl=context,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=self._limits.handshake_s,
-            ssl_shutdown_timeout=1.0,
-        )
+        listening = self._socket.dup()
+        try:
+            server = await loop.create_server(
+                self._protocols,
+                sock=listening,
+                ssl=context,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=self._limits.handshake_s,
+                ssl_shutdown_timeout=1.0,
+            )
+        except BaseException:
+            # Cancelled at its last step, it serves already and nobody knows it.
+            loop.remove_reader(listening)
+            listening.close()
+            raise
+        if self._draining:
+            await _stopped(server)
+            return
+        self._server = server
         if before is not None:
-            # asyncio drops a connection that was accepted but has no transport yet when its server
-            # is closed: no more are accepted here, and those get theirs before the end.
-            for listening in before.sockets:
-                loop.remove_reader(listening)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            before.close()
+            await _stopped(before)
 
     async def drain(self, after_s: float) -> None:
         """Answer with `Connection: close` for `after_s` seconds, then end; no call is cut."""
         self._draining = True
         await asyncio.sleep(after_s)
         if self._server is not None:
-            self._server.close()
+            await _stopped(self._server)
         if self._socket is not None:
             self._socket.close()
         transports = [found.transport for found in self._protocols.connections if found.transport]
@@ -221,6 +226,20 @@ _CALLS: dict[str, Callable[[reviews.Review, admissions.Effects], Awaitable[bytes
     paths.MUTATE: admissions.mutate,
     paths.VALIDATE: _validated,
 }
+
+
+async def _stopped(server: asyncio.Server) -> None:
+    """End a server without losing a connection.
+
+    asyncio drops one that was accepted but has no transport yet when its server is closed: no more
+    are accepted here, and those get theirs before the end.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    server.close()
 
 
 async def _closed(transports: Iterable[asyncio.Transport]) -> None:
