@@ -349,12 +349,17 @@ async def _unexposed(host: str, port: int) -> bool:
 async def test_what_is_reached_is_what_takes_a_connection() -> None:
     """A port that listens is; one that does not, and a name that nobody knows, are not."""
 
+    hung_up = asyncio.Event()
+
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
+        hung_up.set()
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     assert await exposures.reached("127.0.0.1", port)
+    # The kernel connects before the server has heard of it; closed then, it would lose the socket.
+    await hung_up.wait()
     server.close()
     await server.wait_closed()
     assert not await exposures.reached("127.0.0.1", port)
