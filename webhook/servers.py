@@ -237,9 +237,11 @@ async def _stopped(server: asyncio.Server) -> None:
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
         loop.remove_reader(listening)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    server.close()
+    try:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    finally:
+        server.close()
 
 
 async def _closed(transports: Iterable[asyncio.Transport]) -> None:

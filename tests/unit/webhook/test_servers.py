@@ -244,6 +244,22 @@ async def test_it_drains(tmp_path: Path) -> None:
             await posted(session, pods.a_body())
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_renewal_that_is_cut_leaves_no_listener(tmp_path: Path, turns: int) -> None:
+    """However far it came: nobody listens once the webhook has ended."""
+    async with webhooks.running(tmp_path) as world:
+        listener = world.process.listener
+        port, context = listener.port, listener._context
+        assert context is not None
+        renewing = asyncio.create_task(listener.adopt(context))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
 async def test_a_call_on_its_way_is_answered_before_the_end(tmp_path: Path) -> None:
     """The end waits for it."""
     inner = webhooks.running(tmp_path)
