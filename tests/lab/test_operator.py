@@ -1,4 +1,7 @@
-"""The operator against a real control plane: caches, leaders, CRDs, keys, decisions."""
+"""The operator against a real control plane: caches, leaders, CRDs, keys, decisions.
+
+Over 400 lines, since all of it shares the helpers at its end.
+"""
 
 import asyncio
 import base64

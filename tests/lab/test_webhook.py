@@ -1,4 +1,7 @@
-"""The webhook between the real API server, scheduler and Argo, and a decider of the tests."""
+"""The webhook between the real API server, scheduler and Argo, and a decider of the tests.
+
+Over 400 lines, since all of it shares one lab, one webhook and the helpers here.
+"""
 
 import asyncio
 import contextlib
