@@ -1,4 +1,7 @@
-"""Conditions, Events, recoveries, several policies at once, and whom nobody steers any more."""
+"""Conditions, Events, recoveries, several policies at once, and whom nobody steers any more.
+
+Over 400 lines, since the parts share the fakes that surround them.
+"""
 
 import asyncio
 import dataclasses
