@@ -6,7 +6,9 @@ Metadata alone is asked for: of thousands of Workflows the rest is most.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tiphys.models.domain import decisions, optins
+from tiphys.argo import names
+from tiphys.argo import pods as argo_pods
+from tiphys.models.domain import decisions, errors, optins, pods
 from tiphys.operator import misspellings
 from tiphys.operator.commands import sessions
 
@@ -24,6 +26,10 @@ KINDS = {
     "workflows": optins.Kind.WORKFLOW,
 }
 """Whose annotations are looked at, by the name of the question."""
+OPTED_IN = {optins.ENABLED: "true"}
+"""What is taken for granted of the namespace of a marked pod where namespaces may not be read."""
+Layers = Mapping[tuple[optins.Kind, str], optins.Layer]
+"""What objects say of steering, by their kind and key."""
 
 
 def questions(scope: str) -> dict[str, str]:
@@ -49,7 +55,8 @@ def warnings(seen: Mapping[str, sessions.Json]) -> Iterator[str]:
     layers = list(_layers(seen))
     wrong = list(filter(None, map(_unreadable, layers)))
     if wrong:
-        yield f"annotations that Tiphys cannot read: {_some(wrong, '; ')}"
+        said = sessions.some(wrong, most=MOST_NAMED, between="; ")
+        yield f"annotations that Tiphys cannot read: {said}"
     versions = {item["metadata"]["name"] for item in _items(seen, "versions")}
     lost = [
         f"{layer} ({wanted})"
@@ -59,7 +66,7 @@ def warnings(seen: Mapping[str, sessions.Json]) -> Iterator[str]:
     if lost:
         yield (
             f"{optins.POLICY} names no PolicyVersion that is there, so the policy's own version "
-            f"decides: {_some(lost, ', ')}"
+            f"decides: {sessions.some(lost, most=MOST_NAMED)}"
         )
     yield from _undecided(seen)
 
@@ -89,15 +96,13 @@ def _unreadable(layer: optins.Layer) -> str:
 
 
 def _undecided(seen: Mapping[str, sessions.Json]) -> Iterator[str]:
-    """Yield how many pods were marked for steering and carry no decision.
+    """Yield how many pods should carry a decision, as far as objects tell, and carry none.
 
-    Where Tiphys only watches (Shadow) or is off none is to be expected.
+    Every pod of a namespace is marked in which anybody opted in; many are let pass on purpose.
     """
-    marked = [
-        item
-        for item in _items(seen, MARKED)
-        if _enforced(seen, str(item["metadata"].get("namespace")))
-    ]
+    layers = {(layer.kind, layer.name): layer for layer in _layers(seen)}
+    runs = {item["metadata"]["uid"]: item for item in _items(seen, "workflows")}
+    marked = [item for item in _items(seen, MARKED) if _meant(seen, layers, runs, item)]
     bare = [
         f"{item['metadata']['namespace']}/{item['metadata']['name']}"
         for item in marked
@@ -105,15 +110,58 @@ def _undecided(seen: Mapping[str, sessions.Json]) -> Iterator[str]:
     ]
     if bare:
         yield (
-            f"{len(bare)} of {len(marked)} pending or running pods in steered namespaces carry no "
-            "decision: the webhook got no answer in time, or Tiphys let them pass "
+            f"{len(bare)} of {len(marked)} pending or running pods that were to be steered "
+            "carry no decision: the webhook got no answer in time, or Tiphys let them pass "
             "(`tiphys explain pod` tells): "
-            f"{_some(sorted(bare), ', ')}"
+            f"{sessions.some(sorted(bare), most=MOST_NAMED)}"
         )
 
 
+def _meant(
+    seen: Mapping[str, sessions.Json],
+    layers: Layers,
+    runs: Mapping[str, sessions.Json],
+    item: sessions.Json,
+) -> bool:
+    """Say whether a marked pod was to be steered, as its metadata and what stands around it tell.
+
+    `runs` holds the Workflows by uid. Which template one is of stands in its spec, which is not
+    asked for: where one that it may be of says otherwise, nobody is sure.
+    """
+    try:
+        pod = argo_pods.read({"metadata": item["metadata"]})
+    except errors.InputError:
+        return False
+    if pod.role is not pods.PodRole.TASK or not _enforced(seen, pod.namespace):
+        return False
+    around = [layers.get((optins.Kind.NAMESPACE, pod.namespace))]
+    if "namespaces" not in seen:
+        around = [optins.Layer(kind=optins.Kind.NAMESPACE, name="", annotations=OPTED_IN)]
+    run = runs.get(pod.workflow_uid)
+    if run is not None:
+        cron = sessions.text(run, "metadata", "labels", names.LABEL_CRON_WORKFLOW)
+        around += [
+            layers.get((optins.Kind.WORKFLOW, f"{pod.namespace}/{pod.workflow}")),
+            layers.get((optins.Kind.CRON_WORKFLOW, f"{pod.namespace}/{cron}")),
+        ]
+    elif "workflows" in seen:
+        return False  # it has ended
+    perhaps = [
+        layer
+        for (kind, name), layer in layers.items()
+        if kind is optins.Kind.CLUSTER_WORKFLOW_TEMPLATE
+        or (kind is optins.Kind.WORKFLOW_TEMPLATE and name.startswith(f"{pod.namespace}/"))
+    ]
+    sure = list(filter(None, around))
+    return all(_steers(optins.resolve([*sure, *extra])) for extra in ([], *([p] for p in perhaps)))
+
+
+def _steers(optin: optins.OptIn) -> bool:
+    return optin.enabled and optin.mode in (None, optins.Mode.ENFORCE)
+
+
 def _enforced(seen: Mapping[str, sessions.Json], namespace: str) -> bool:
-    """Say whether pods of a namespace are steered, as far as one may see."""
+    """Say whether the policy for a namespace acts, as far as one may see."""
     space: Mapping[str, Any] = next(
         (
             item["metadata"]
@@ -122,9 +170,6 @@ def _enforced(seen: Mapping[str, sessions.Json], namespace: str) -> bool:
         ),
         {},
     )
-    softened = sessions.text(space, "annotations", optins.MODE).lower()
-    if softened in (optins.Mode.SHADOW, optins.Mode.OFF):
-        return False
     labels = (space.get("labels") or {}).items()
     chosen = [
         (-len(wanted), item["metadata"]["name"], sessions.text(item, "spec", "mode") or "Enforce")
@@ -140,8 +185,3 @@ def _selector(policy: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _items(seen: Mapping[str, sessions.Json], name: str) -> list[sessions.Json]:
     return list((seen.get(name) or {}).get("items") or ())
-
-
-def _some(said: list[str], between: str) -> str:
-    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-    return between.join(said[:MOST_NAMED]) + more

@@ -160,7 +160,7 @@ def _print(known: sessions.Json) -> None:
         why = "the leader has made no plan with it yet"
     if not known["gated"] and not shadow:
         why = groupings.opening(known) or why
-    blockers = hold.get("blockers") or ()
+    others = [each for each in hold.get("blockers") or () if each != hold["blocker"]]
     candidates = known.get("candidates") or decision.get("candidates") or []
     masked = known.get("masked") or decision.get("masked") or []
     sessions.facts(
@@ -170,7 +170,7 @@ def _print(known: sessions.Json) -> None:
             ("why", why),
             ("opened by", groupings.opener(known)),
             ("waits for", hold.get("blocker") or ""),
-            ("and for", groupings.some([b for b in blockers if b != hold["blocker"]])),
+            ("and for", sessions.some(others, most=groupings.NAMED)),
             ("expected", _time(hold.get("until"))),
             ("opens by", _time(hold.get("mustOpenBy"))),
             ("held though it fits", _length(hold.get("heldS"))),

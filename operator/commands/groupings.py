@@ -207,13 +207,7 @@ def _condition(pod: Mapping[str, Any]) -> str:
 
 
 def _names(pods: Sequence[Mapping[str, Any]]) -> str:
-    return some([pod["pod"].rpartition("/")[2] for pod in pods])
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return sessions.some([pod["pod"].rpartition("/")[2] for pod in pods], most=NAMED)
 
 
 def _ranks(ranks: Sequence[int]) -> str:

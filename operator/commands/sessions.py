@@ -185,3 +185,9 @@ def text(found: Mapping[str, Any], *path: str) -> str:
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
     return "" if value is None else str(value)
+
+
+def some(names: Sequence[str], *, most: int, between: str = ", ") -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + more

@@ -278,9 +278,9 @@ def _foreign(pods: sessions.Json) -> list[str]:
     )
     if not named:
         return []
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     return [
-        f"gates that Tiphys did not set and will not open: {', '.join(named[:MOST_NAMED])}{more}; "
+        "gates that Tiphys did not set and will not open: "
+        f"{sessions.some(named, most=MOST_NAMED)}; "
         "take them out of what the pods are made from, or open each with `tiphys release`"
     ]
 

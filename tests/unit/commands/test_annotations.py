@@ -7,15 +7,35 @@ import pytest
 from tiphys.operator.commands import annotations
 
 ENABLED = "tiphys.dev/enabled"
+ON_EXIT = "workflows.argoproj.io/on-exit"
+COMPONENT = "workflows.argoproj.io/component"
 
 
 def an_object(name: str, namespace: str = "red", **written: str) -> dict[str, Any]:
     """Return the metadata of an object; annotations are given without their prefix."""
-    about: dict[str, Any] = {"name": name}
+    about: dict[str, Any] = {"name": name, "uid": f"u-{name}"}
     if namespace:
         about["namespace"] = namespace
     about["annotations"] = {f"tiphys.dev/{key}": value for key, value in written.items()}
     return {"metadata": about}
+
+
+def a_pod(name: str, *, labels: dict[str, str] | None = None, **written: str) -> dict[str, Any]:
+    """Return the metadata of a marked pod of Workflow red/x."""
+    found = an_object(name, **written)
+    about = found["metadata"]
+    about["annotations"]["workflows.argoproj.io/node-id"] = "n"
+    about["labels"] = labels or {}
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "x", "uid": "u-x"}
+    about["ownerReferences"] = [{**owner, "controller": True}]
+    return found
+
+
+def a_run(labels: dict[str, str] | None = None, **written: str) -> dict[str, Any]:
+    """Return the metadata of Workflow red/x."""
+    found = an_object("x", **written)
+    found["metadata"]["labels"] = labels or {}
+    return found
 
 
 def told(**lists: list[dict[str, Any]]) -> list[str]:
@@ -55,7 +75,7 @@ def test_open_pods_without_a_decision_are_counted_where_tiphys_acts(
     mode: str, softened: dict[str, str], warned: bool
 ) -> None:
     """They were marked for steering; in Shadow mode no pod carries a decision."""
-    pods = [an_object("p0", decision="{}"), an_object("p1"), an_object("p2")]
+    pods = [a_pod("p0", decision="{}"), a_pod("p1"), a_pod("p2")]
     policies = [{"metadata": {"name": "p"}, "spec": {"mode": mode}}] if mode else []
     lists = {
         annotations.MARKED: pods,
@@ -65,7 +85,7 @@ def test_open_pods_without_a_decision_are_counted_where_tiphys_acts(
     said = told(**lists)
     assert warned is bool(said)
     if warned:
-        assert said[0].startswith("2 of 3 pending or running pods in steered namespaces carry no ")
+        assert said[0].startswith("2 of 3 pending or running pods that were to be steered ")
         assert said[0].endswith(": red/p1, red/p2")
 
 
@@ -76,7 +96,51 @@ def test_a_policy_for_others_means_that_a_namespace_is_not_steered() -> None:
     general = {"metadata": {"name": "all"}, "spec": {"mode": "Shadow"}}
     own = {"metadata": {"name": "own"}, "spec": {"selector": {"namespaceLabels": {"team": "a"}}}}
     other = {"metadata": {"name": "b"}, "spec": {"selector": {"namespaceLabels": {"team": "b"}}}}
-    lists = {annotations.MARKED: [an_object("p1")], "namespaces": [space]}
+    lists = {annotations.MARKED: [a_pod("p1")], "namespaces": [space]}
     assert 1 == len(told(**lists, policies=[general, own]))
     assert [] == told(**lists, policies=[general, other])
     assert [] == told(**lists, policies=[other])
+
+
+ON = {"enabled": "true"}
+OFF = {"enabled": "false"}
+CRON = {"workflows.argoproj.io/cron-workflow": "c"}
+
+
+@pytest.mark.parametrize(
+    ("lists", "warned"),
+    [
+        ({}, True),
+        ({"workflows": [a_run(**OFF)]}, False),
+        ({"workflows": [a_run(mode="shadow")]}, False),
+        ({"workflows": [a_run(deadline="?")]}, False),
+        ({"workflows": []}, False),
+        ({"namespaces": [an_object("red", "")]}, False),
+        ({"namespaces": [an_object("red", "")], "workflows": [a_run(**ON)]}, True),
+        ({"workflows": [a_run(CRON)], "cronworkflows": [an_object("c", **OFF)]}, False),
+        ({"cronworkflows": [an_object("c", **OFF)]}, True),
+        ({"workflowtemplates": [an_object("t", **OFF)]}, False),
+        ({"workflowtemplates": [an_object("t", **OFF)], "workflows": [a_run(**ON)]}, True),
+        ({"workflowtemplates": [an_object("t", "blue", **OFF)]}, True),
+        ({"clusterworkflowtemplates": [an_object("t", "", mode="off")]}, False),
+        ({annotations.MARKED: [a_pod("p", labels={ON_EXIT: "true"})]}, False),
+        ({annotations.MARKED: [a_pod("p", labels={COMPONENT: "agent"})]}, False),
+        ({annotations.MARKED: [an_object("p")]}, False),
+    ],
+)
+def test_pods_that_were_let_pass_on_purpose_are_not_counted(
+    lists: dict[str, list[dict[str, Any]]], warned: bool
+) -> None:
+    """Opted out, watched only, of a role that is never gated, no workflow's, its workflow ended."""
+    known = {
+        annotations.MARKED: [a_pod("p")],
+        "namespaces": [an_object("red", "", **ON)],
+        "workflows": [a_run()],
+    }
+    said = [each for each in told(**{**known, **lists}) if "carry no decision" in each]
+    assert warned is bool(said)
+
+
+def test_whoever_may_read_neither_namespaces_nor_workflows_is_told_of_marked_pods() -> None:
+    """The mark says that somebody in the namespace opted in, and nothing speaks against it."""
+    assert 1 == len(told(**{annotations.MARKED: [a_pod("p")]}))
