@@ -1,5 +1,7 @@
-"""Simulated time: `speed` seconds of the simulation pass in each second on the wall."""
+"""Simulated time, of which `speed` seconds pass in each second on the wall; and times as text."""
 
+import datetime
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,3 +26,26 @@ class SimClock:
     def wall_duration(self, sim_s: float) -> float:
         """Return how many wall seconds `sim_s` simulated seconds take."""
         return sim_s / self.speed
+
+
+def timestamp(at: float) -> str:
+    """Return wall time (unix seconds) as Kubernetes writes it: UTC, whole seconds."""
+    return _timestamp(int(at))
+
+
+@functools.lru_cache(4096)
+def _timestamp(at: int) -> str:
+    # A pod's status repeats the same few times each time it is written.
+    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(at: float) -> str:
+    """Return wall time (unix seconds) as Kubernetes writes it in Leases: with microseconds."""
+    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def unix_s(timestamp: str) -> float:
+    """Return the wall time (unix seconds) of a time as Kubernetes writes it."""
+    return datetime.datetime.fromisoformat(timestamp).timestamp()

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 
-from lab import apis, clocks
-from lab.kubelet import events, machines, nodes, settings
+from lab import apis, clocks, events
+from lab.kubelet import announcements, machines, nodes, settings
 
 logger = logging.getLogger(__name__)
 
@@ -95,5 +95,5 @@ class Keeper:
             if machine.told.get(kind, condition.status) != condition.status:
                 reason = f"Node{condition.reason.removeprefix('Kubelet')}"
                 message = f"Node {machine.name} status is now: {reason}"
-                self._events.tell(events.of_node(machine.name, reason, message))
+                self._events.tell(announcements.of_node(machine.name, reason, message))
             machine.told[kind] = condition.status

@@ -9,15 +9,15 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 
-from lab import apis, journals
+from lab import apis, events, journals
 from lab.kubelet import (
     absences,
     acquaintances,
+    announcements,
     computations,
     controls,
     disturbances,
     endings,
-    events,
     keepers,
     ledgers,
     lifecycles,
@@ -73,7 +73,7 @@ class Kubelet:
         self.computing = computations.Computations(engine, self._clock)
         self.computing.ended |= self._checkpoint.ended
         self.machines = {place.name: self._machine(place) for place in nodes.places(chosen.cluster)}
-        self._events = events.Events(api)
+        self._events = events.Events(api, component=announcements.COMPONENT)
         self._keeper = keepers.Keeper(
             api, self._clock, events=self._events, port=port, version=chosen.version
         )

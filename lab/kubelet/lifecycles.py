@@ -15,13 +15,12 @@ from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from lab import apis, clocks, truths
+from lab import apis, clocks, events, truths
 from lab.kubelet import (
     admissions,
     announcements,
     computations,
     endings,
-    events,
     hosts,
     ledgers,
     lookups,
@@ -179,7 +178,7 @@ class Lifecycle:
 
     def warn(self, reason: str, message: str) -> None:
         """Have a warning about the pod written as an Event."""
-        self._announce([events.of_pod(self.pod, reason, message)])
+        self._announce([announcements.of_pod(self.pod, reason, message)])
 
     @property
     def _prefix(self) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from lab import apis
-from lab.kubelet import computations, meters, nodes, pods
+from lab import apis, clocks
+from lab.kubelet import computations, meters, pods
 from tiphys.models.physics import engines
 
 logger = logging.getLogger(__name__)
@@ -66,8 +66,8 @@ def fresh(pod: pods.Pod, item: apis.Object, *, at: float) -> Memory:
             if "running" in state
         ]
         if starts:
-            memory.started_at = memory.first_started_at = nodes.seconds(min(starts))
-            memory.seen_at = nodes.seconds(status["startTime"])
+            memory.started_at = memory.first_started_at = clocks.unix_s(min(starts))
+            memory.seen_at = clocks.unix_s(status["startTime"])
     return memory
 
 

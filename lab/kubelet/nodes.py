@@ -1,11 +1,9 @@
 """Simulated nodes as API objects: Node, its status, and its Lease; pure, from group to JSON."""
 
-import datetime
-import functools
 import hashlib
 from dataclasses import dataclass
 
-from lab import apis, catalogs
+from lab import apis, catalogs, clocks
 from lab.kubelet import pods, settings
 
 READY = "Ready"
@@ -178,8 +176,8 @@ def status(
                 "status": "True" if item.status else "False",
                 "reason": item.reason,
                 "message": item.message,
-                "lastHeartbeatTime": timestamp(at),
-                "lastTransitionTime": timestamp(item.since),
+                "lastHeartbeatTime": clocks.timestamp(at),
+                "lastTransitionTime": clocks.timestamp(item.since),
             }
             for item in conditions
         ],
@@ -210,32 +208,9 @@ def lease(name: str, *, at: float) -> apis.Object:
         "spec": {
             "holderIdentity": name,
             "leaseDurationSeconds": LEASE_DURATION_S,
-            "renewTime": micro_timestamp(at),
+            "renewTime": clocks.micro_timestamp(at),
         },
     }
-
-
-def timestamp(at: float) -> str:
-    """Return wall time as Kubernetes writes it (whole seconds)."""
-    return _timestamp(int(at))
-
-
-@functools.lru_cache(4096)
-def _timestamp(at: int) -> str:
-    # A pod's status repeats the same few times each time it is written.
-    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def seconds(timestamp: str) -> float:
-    """Return the wall time (unix seconds) of a Kubernetes timestamp."""
-    return datetime.datetime.fromisoformat(timestamp).timestamp()
-
-
-def micro_timestamp(at: float) -> str:
-    """Return wall time as Kubernetes writes it in Leases (microseconds)."""
-    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def identity(*names: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab import apis
+from lab import apis, clocks
 from lab.kubelet import nodes, pods, resizes
 from lab.kubelet.behaviours import contracts
 
@@ -62,14 +62,14 @@ class Run:
             ended: apis.Object = {
                 "exitCode": self.end.exit_code,
                 "reason": self.end.reason,
-                "startedAt": nodes.timestamp(started or 0),
-                "finishedAt": nodes.timestamp(self.ended_at or 0),
+                "startedAt": clocks.timestamp(started or 0),
+                "finishedAt": clocks.timestamp(self.ended_at or 0),
             }
             if self.end.message:
                 ended["message"] = self.end.message
             return {"terminated": ended}
         if self.started_at is not None:
-            return {"running": {"startedAt": nodes.timestamp(self.started_at)}}
+            return {"running": {"startedAt": clocks.timestamp(self.started_at)}}
         return {}
 
 
@@ -160,7 +160,7 @@ def viewed(pod: pods.Pod, item: apis.Object) -> View:
 
 
 def _seconds(timestamp: str | None) -> float | None:
-    return None if timestamp is None else nodes.seconds(timestamp)
+    return None if timestamp is None else clocks.unix_s(timestamp)
 
 
 def status(
@@ -178,7 +178,7 @@ def status(
     """
     result: apis.Object = {
         "phase": now.phase,
-        "startTime": nodes.timestamp(now.seen_at),
+        "startTime": clocks.timestamp(now.seen_at),
         "hostIP": host_address,
         "hostIPs": [{"ip": host_address}],
         "conditions": _conditions(now, at=at, before=before, generation=generation),
@@ -215,7 +215,7 @@ def rejected(now: View, *, before: apis.Object) -> apis.Object:
         "phase": FAILED,
         "reason": now.reason,
         "message": now.message,
-        "startTime": nodes.timestamp(now.seen_at),
+        "startTime": clocks.timestamp(now.seen_at),
         "conditions": list(before.get("conditions") or ()),
     }
 
@@ -283,7 +283,7 @@ def _conditions(now: View, *, at: float, before: apis.Object, generation: int) -
     for kind, (holds, words) in ours.items():
         status = "True" if holds else "False"
         known = earlier.get(kind, {})
-        since = nodes.timestamp(at)
+        since = clocks.timestamp(at)
         if known.get("status") == status and known.get("lastTransitionTime"):
             since = known["lastTransitionTime"]
         item: apis.Object = {"type": kind, "status": status, "lastTransitionTime": since}

@@ -6,9 +6,8 @@ import platform
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
-from lab import apis
+from lab import apis, clocks
 from lab.processnode import settings, statuses
 
 logger = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ def status(
 
     `version` is the API server's, as `v1.36.3`; `port` that of the node's own API.
     """
-    at = statuses.time_text(now)
+    at = clocks.timestamp(now)
     conditions = [
         {"type": kind, "status": "False", "reason": reason, "lastHeartbeatTime": at}
         for kind, reason in HEALTHY.items()
@@ -207,7 +206,7 @@ class Node:
                 "spec": {
                     "holderIdentity": name,
                     "leaseDurationSeconds": LEASE_S,
-                    "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                    "renewTime": clocks.micro_timestamp(time.time()),
                 },
             },
             manager="tiphys-lab-processnode",

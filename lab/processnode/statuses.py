@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from lab import apis
+from lab import apis, clocks
 from lab.processnode import pods
 
 REPLACE = {"$patch": "replace"}
@@ -252,10 +251,10 @@ def _read_ended(terminated: apis.Object | None) -> Ended | None:
 
 
 def time_text(at: float | None) -> str | None:
-    """Return wall time as Kubernetes writes it: UTC, whole seconds."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return wall time as Kubernetes writes it; None stays None."""
+    return None if at is None else clocks.timestamp(at)
 
 
 def unix(text: str | None) -> float | None:
-    """Return wall time (unix seconds) of a time as Kubernetes writes it."""
-    return None if not text else datetime.fromisoformat(text).timestamp()
+    """Return the wall time (unix seconds) of a timestamp; None where there is none."""
+    return None if not text else clocks.unix_s(text)

@@ -3,9 +3,8 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
-from lab import apis
+from lab import apis, clocks
 from lab.processnode import environments, pods
 
 DEFAULT_LIFE_S = 3600
@@ -89,7 +88,7 @@ class Tokens:
                 },
             },
         )
-        ends_at = datetime.fromisoformat(answer["status"]["expirationTimestamp"]).timestamp()
+        ends_at = clocks.unix_s(answer["status"]["expirationTimestamp"])
         use_s = min(LONGEST_USE_S, (ends_at - asked_at) * self._refresh)
         return Held(text=answer["status"]["token"], renew_at=asked_at + use_s)
 

@@ -6,6 +6,7 @@ Pods that are not bound yet belong to no node and are not here.
 import re
 from collections.abc import Iterable
 
+from lab import clocks
 from lab.kubelet import nodes, pods, statuses
 from lab.kubelet.exporters import observations
 from lab.kubelet.exporters.pages import Page
@@ -105,7 +106,7 @@ def _pod(page: Page, member: observations.Pod) -> None:
         owner_name=pod.owner_name,
         owner_is_controller="true" if pod.owner_kind else "",
     )
-    created = nodes.seconds(pod.created_at)
+    created = clocks.unix_s(pod.created_at)
     page.gauge("kube_pod_created", "Unix creation timestamp.", created, **own)
     page.gauge("kube_pod_start_time", "Start time in unix timestamp.", int(view.seen_at), **own)
     for phase in PHASES:

@@ -1,7 +1,4 @@
-"""Pods, nodes and a kubelet's surroundings for tests; nothing is started but coroutines.
-
-Over 400 lines, since each builder rests on the ones before it.
-"""
+"""Pods, nodes and a kubelet's surroundings for tests; nothing is started but coroutines."""
 
 import asyncio
 import contextlib
@@ -13,10 +10,10 @@ from typing import Any, cast
 
 import msgspec
 
-from lab import apis, catalogs, clocks, homes, journals, truths
+from lab import apis, catalogs, clocks, events, homes, journals, truths
 from lab.kubelet import (
+    announcements,
     computations,
-    events,
     kubelets,
     ledgers,
     lifecycles,
@@ -28,7 +25,7 @@ from lab.kubelet import (
     settings,
 )
 from lab.kubelet.behaviours import contracts
-from tests.unit.kubelet import virtual_times
+from tests.unit.kubelet import conducts, virtual_times
 from tiphys.models.physics import engines
 
 GB = 1e9
@@ -204,30 +201,6 @@ def refused(status: int, message: str = "no") -> apis.ApiError:
     return apis.ApiError(status=status, reason="", message=message, call="PATCH")
 
 
-class Sleeper:
-    """A behaviour that sleeps, and ends as it is told to."""
-
-    def __init__(self, host: contracts.Host, truth: truths.Truth | None) -> None:
-        self.host, self.truth = host, truth
-        self.reported: list[contracts.Outcome] = []
-
-    async def prepare(self) -> contracts.ContainerEnd:
-        """Need nothing."""
-        return contracts.ContainerEnd()
-
-    async def run(self) -> contracts.Outcome:
-        """Compute the truth, or sleep ten seconds."""
-        if self.truth is not None:
-            return await self.host.compute(self.truth)
-        await self.host.sleep(10.0)
-        return contracts.Outcome(phase="Succeeded")
-
-    async def report(self, outcome: contracts.Outcome) -> contracts.Outcome:
-        """Take note."""
-        self.reported.append(outcome)
-        return outcome
-
-
 @dataclass
 class World:
     """One kubelet's surroundings: machines, physics, journal, a fake API server."""
@@ -265,7 +238,7 @@ async def a_world(
     folder: Path,
     *,
     cluster: catalogs.Cluster | None = None,
-    behaviour: type[Sleeper] = Sleeper,
+    behaviour: type[conducts.Sleeper] = conducts.Sleeper,
     engine: engines.Engine | None = None,
     speed: float = SPEED,
     known: tuple[truths.Truth, ...] = (),
@@ -282,7 +255,7 @@ async def a_world(
         computations.cluster(cluster), at_s=clock.now_s(), noisy=False
     )
     api, made = FakeApi(), list[contracts.Behaviour]()
-    telling = events.Events(cast(apis.Api, api))
+    telling = events.Events(cast(apis.Api, api), component=announcements.COMPONENT)
 
     def choose(host: contracts.Host, truth: truths.Truth | None) -> contracts.Behaviour:
         made.append(behaviour(host, truth))
@@ -377,7 +350,7 @@ async def a_kubelet(
     *,
     clock: clocks.SimClock | None = None,
     cluster: catalogs.Cluster | None = None,
-    behaviour: type[Sleeper] = Sleeper,
+    behaviour: type[conducts.Sleeper] = conducts.Sleeper,
     known: tuple[truths.Truth, ...] = (),
     orderly: bool = True,
 ) -> AsyncIterator[Running]:

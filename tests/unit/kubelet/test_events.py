@@ -6,12 +6,10 @@ from typing import cast
 
 import pytest
 
-from lab import apis
-from lab.kubelet import controls, endings, events, pods
-from lab.kubelet.behaviours import contracts
+from lab import apis, events
+from lab.kubelet import announcements, controls, endings, pods
 from tests.unit.kubelet.builders import (
     FakeApi,
-    Sleeper,
     a_container,
     a_kubelet,
     a_pod,
@@ -22,26 +20,9 @@ from tests.unit.kubelet.builders import (
     refused,
     until,
 )
+from tests.unit.kubelet.conducts import Failing, Steady
 
 KILLING = ("Normal", "Killing", "Stopping container main")
-
-
-class Steady(Sleeper):
-    """Runs until it is stopped."""
-
-    async def run(self) -> contracts.Outcome:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
-
-
-class Failing(Sleeper):
-    """Ends with exit code 3."""
-
-    async def run(self) -> contracts.Outcome:
-        """Fail."""
-        end = contracts.ContainerEnd(exit_code=3, reason="Error")
-        return contracts.Outcome(phase="Failed", containers={"main": end})
 
 
 async def test_a_pod_that_ends_as_usual_costs_no_event(tmp_path: Path) -> None:
@@ -71,6 +52,14 @@ async def test_the_containers_of_a_deleted_pod_are_told_to_be_stopped(tmp_path: 
         body["involvedObject"]["uid"],
         body["involvedObject"]["fieldPath"],
     )
+
+
+def test_an_init_container_is_named_as_one() -> None:
+    """Also a sidecar, which is listed with them."""
+    sidecar = a_container(name="proxy", restartPolicy="Always")
+    pod = pods.read(a_pod(initContainers=[sidecar]))
+    event = announcements.of_pod(pod, "Killing", "m", container="proxy")
+    assert "spec.initContainers{proxy}" == event.about["fieldPath"]
 
 
 async def test_a_deadline_is_told(tmp_path: Path) -> None:
@@ -165,9 +154,9 @@ async def test_a_node_tells_of_its_conditions_when_they_change(tmp_path: Path) -
 async def test_an_event_that_cannot_be_written_is_let_go(status: int) -> None:
     """One that the API server has removed begins anew; one that it refuses is dropped."""
     api = FakeApi()
-    written = events.Events(cast(apis.Api, api))
+    written = events.Events(cast(apis.Api, api), component="kubelet")
     running = asyncio.create_task(written.run())
-    event = events.of_pod(pods.read(a_pod()), "FailedMount", "m")
+    event = announcements.of_pod(pods.read(a_pod()), "FailedMount", "m")
     written.tell(event)
     await until(lambda: api.told)
     api.refusals.append(refused(status))
@@ -180,11 +169,11 @@ async def test_an_event_that_cannot_be_written_is_let_go(status: int) -> None:
 
 async def test_too_many_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for events."""
-    monkeypatch.setattr("lab.kubelet.events.QUEUED", 2)
+    monkeypatch.setattr("lab.events.QUEUED", 2)
     api = FakeApi()
-    written = events.Events(cast(apis.Api, api))
+    written = events.Events(cast(apis.Api, api), component="kubelet")
     for number in range(5):
-        written.tell(events.of_node("g-0", "R", str(number)))
+        written.tell(announcements.of_node("g-0", "R", str(number)))
     running = asyncio.create_task(written.run())
     await until(lambda: len(api.told) >= 2)
     await asyncio.sleep(0.01)

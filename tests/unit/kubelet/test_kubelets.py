@@ -8,10 +8,8 @@ import pytest
 
 from lab import errors, journals
 from lab.kubelet import controls, memories, nodes
-from lab.kubelet.behaviours import contracts
 from tests.unit.kubelet.builders import (
     Running,
-    Sleeper,
     a_clock,
     a_kubelet,
     a_pod,
@@ -20,15 +18,7 @@ from tests.unit.kubelet.builders import (
     deleted,
     until,
 )
-
-
-class Steady(Sleeper):
-    """Runs until it is stopped."""
-
-    async def run(self) -> contracts.Outcome:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
+from tests.unit.kubelet.conducts import Steady
 
 
 def is_running(kubelet: Running) -> bool:

@@ -1,4 +1,7 @@
-"""The life of a pod: what is written, recorded and freed, however it ends."""
+"""The life of a pod: what is written, recorded and freed, however it ends.
+
+Over 400 lines, since each test is one more turn that the same life can take.
+"""
 
 import asyncio
 import itertools
@@ -10,7 +13,6 @@ from lab import catalogs, truths
 from lab.kubelet import endings, memories, pods, writers
 from lab.kubelet.behaviours import contracts
 from tests.unit.kubelet.builders import (
-    Sleeper,
     World,
     a_cluster,
     a_container,
@@ -23,25 +25,7 @@ from tests.unit.kubelet.builders import (
     refused,
     until,
 )
-
-
-class Steady(Sleeper):
-    """Runs until it is stopped."""
-
-    async def run(self) -> contracts.Outcome:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
-
-
-class Failing(Sleeper):
-    """Ends with exit code 3 after a second."""
-
-    async def run(self) -> contracts.Outcome:
-        """Fail."""
-        await self.host.sleep(1.0)
-        end = contracts.ContainerEnd(exit_code=3, reason="Error")
-        return contracts.Outcome(phase="Failed", containers={"main": end})
+from tests.unit.kubelet.conducts import Failing, Sleeper, Steady
 
 
 class Unprepared(Sleeper):

@@ -10,7 +10,6 @@ from lab import apis
 from lab.kubelet import lifecycles, memories
 from lab.kubelet.behaviours import contracts
 from tests.unit.kubelet.builders import (
-    Sleeper,
     World,
     a_container,
     a_kubelet,
@@ -21,16 +20,8 @@ from tests.unit.kubelet.builders import (
     deleted,
     until,
 )
+from tests.unit.kubelet.conducts import Sleeper, Steady
 from tiphys.models.physics import engines
-
-
-class Steady(Sleeper):
-    """Runs until it is stopped."""
-
-    async def run(self) -> contracts.Outcome:
-        """Wait for ever."""
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
 
 
 def resources(cpu: str, memory: str = "1Gi") -> dict[str, Any]:
