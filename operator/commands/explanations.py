@@ -156,8 +156,8 @@ def _print(known: sessions.Json) -> None:
         state = "released" if steered else "only watched" if shadow else "not steered"
         state += ", kube-scheduler places it"
     why = hold.get("reason") or known["condition"].removeprefix(views.SPOKEN)
-    if why == views.LONG_UNTOLD and not known.get("incomplete"):
-        why = "the leader has made no plan with it yet"
+    if why == views.UNTOLD and not known.get("incomplete"):
+        why = views.UNPLANNED
     if not known["gated"] and not shadow:
         why = groupings.opening(known) or why
     others = [each for each in hold.get("blockers") or () if each != hold["blocker"]]

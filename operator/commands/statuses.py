@@ -23,6 +23,8 @@ GATED = "fieldSelector=status.phase%3DPending,spec.nodeName%3D"
 ABSENT = "Tiphys is not installed in this cluster (docs/install.md tells how it is)."
 MOST_NAMED = 5
 """Pods that a warning names."""
+MOST_ASKED = 20
+"""Pods that the leader is asked about."""
 
 
 @click.command(epilog=sessions.EXIT_CODES)
@@ -125,6 +127,7 @@ async def _look(
         )
     if "pods" in seen:
         found["waiting"] = _waiting(seen["pods"])
+        await _tell(session, found["waiting"], str(found.get("leader") or ""))
         found["lookedAt"] = "" if everywhere else session.namespace
     if ELSEWHERE in seen:
         found["waitingElsewhere"] = {
@@ -256,17 +259,25 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
                 "namespace": namespace,
                 "pods": len(held),
                 "oldest": oldest["metadata"]["name"],
+                "uid": oldest["metadata"]["uid"],
                 "waitsS": round(now - since, 1) if since else None,
-                "why": _why(oldest),
+                "why": views.waits(oldest).removeprefix(views.SPOKEN),
             }
         )
     return rows
 
 
-def _why(pod: sessions.Json) -> str:
-    said = views.waits(pod).removeprefix(views.SPOKEN)
-    asks = said == views.LONG_UNTOLD
-    return f"{said}; `tiphys explain pod` asks the leader" if asks else said
+async def _tell(session: sessions.Session, rows: list[sessions.Json], leader: str) -> None:
+    """Fill in from the leader why pods wait on which no reason is written (yet)."""
+    untold = [row for row in rows if row["why"] == views.UNTOLD]
+    asked = untold[:MOST_ASKED] if leader else []
+    answers = await asyncio.gather(*(views.replica(session, leader, row["uid"]) for row in asked))
+    for row, answer in zip(asked, answers, strict=True):
+        if answer.found is not None:
+            row["why"] = sessions.text(answer.found, "hold", "reason") or views.UNPLANNED
+    for row in untold:
+        if row["why"] == views.UNTOLD:
+            row["why"] += "; `tiphys explain pod` asks the leader"
 
 
 def _foreign(pods: sessions.Json) -> list[str]:

@@ -2,9 +2,7 @@
 
 import contextlib
 import dataclasses
-import datetime
 import ipaddress
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,15 +16,14 @@ WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
 METRICS_PORT = 9080
 SPOKEN = "Tiphys: "
 """What the reasons that we write on a pod begin with (operator/adoptions.py)."""
-UNTOLD = "not looked at yet"
-LONG_UNTOLD = "no reason is written on it"
+UNTOLD = "no reason is written on it yet"
+"""The leader knows it from its first plan, and writes it onto pods that wait long, where no
+autoscaler would misread it (operator/conditions.py)."""
+UNPLANNED = "the leader has made no plan with it yet"
 NOT_OURS = (
     "its gate was not set by Tiphys, which opens only gates of pods that it steered when they were "
     "created; take it out of what the pod is made from; `tiphys release` opens it now"
 )
-UNTOLD_S = 30.0
-"""A gated pod older than that is told on itself why it waits, except where an autoscaler reads it
-(operator/conditions.py)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,23 +62,26 @@ async def leader(session: sessions.Session, uid: str) -> Answer:
         holder = sessions.text(lease, "spec", "holderIdentity")
         if not holder:
             return Answer(why="no operator leads just now")
-        answer = await _replica(session, holder, uid)
-        if answer.found is None or not _lacking(answer.found):
-            return answer
-        listed = await session.api.get(leases)
+        answer = await replica(session, holder, uid)
     except apis.ForbiddenError:
         return Answer(why="you may not ask the operator (pods/proxy in its namespace)")
     except apis.NotFoundError:
         return Answer(why="the operator does not know it, or is not there")
     except errors.TiphysError as error:
         return Answer(why=f"the operator does not answer ({error})")
+    if answer.found is None or not _lacking(answer.found):
+        return answer
+    try:
+        listed = await session.api.get(leases)
+    except errors.TiphysError:
+        return answer  # what the leader said is most
     names = {
         sessions.text(item, "spec", "holderIdentity")
         for item in listed.get("items") or ()
         if item["metadata"]["name"].startswith(f"{elections.LEADER}-")
     }
     for name in sorted(names - {holder, ""}):
-        other = await _replica(session, name, uid)
+        other = await replica(session, name, uid)
         if other.found is not None:
             _complete(answer.found, other.found)
     return answer
@@ -104,8 +104,8 @@ def _complete(found: sessions.Json, other: sessions.Json) -> None:
             pod["admission"] = known[pod["uid"]]
 
 
-async def _replica(session: sessions.Session, holder: str, uid: str) -> Answer:
-    """Ask one replica by the name of its pod, through the API server's proxy."""
+async def replica(session: sessions.Session, holder: str, uid: str) -> Answer:
+    """Ask one replica about an object, by the name of its pod, through the API server's proxy."""
     try:
         path = f"/api/v1/namespaces/{session.system}/pods/{holder}"
         held = await session.api.get(path)
@@ -201,12 +201,6 @@ def _untold(found: Mapping[str, Any]) -> str:
         return f"waits for other gates: {', '.join(gates(found))}"
     if not ours(found):
         return NOT_OURS
-    with contextlib.suppress(ValueError):
-        made = datetime.datetime.fromisoformat(
-            sessions.text(found, "metadata", "creationTimestamp")
-        )
-        if time.time() - made.timestamp() > UNTOLD_S:
-            return LONG_UNTOLD
     return UNTOLD
 
 

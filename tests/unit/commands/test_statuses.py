@@ -1,11 +1,12 @@
 """`status` over answers as the API server gives them: what it warns of and what it never claims."""
 
+import datetime
 from typing import Any
 
 import pytest
 
 from tiphys.operator import apis
-from tiphys.operator.commands import installations, sessions, statuses
+from tiphys.operator.commands import installations, sessions, statuses, views
 
 GATED = {"schedulingGates": [{"name": "tiphys.dev/steer"}]}
 READY = {"webhooks": [{"clientConfig": {"caBundle": "Zm9v"}}]}
@@ -53,6 +54,7 @@ def a_space(name: str, enabled: str = "true", **labels: str) -> dict[str, Any]:
 def a_pod(namespace: str, name: str = "p", **labels: str) -> dict[str, Any]:
     """Return a pod behind our gate; `labels` stand in for that of a steered pod."""
     about = {"namespace": namespace, "name": name, "creationTimestamp": "2026-11-30T10:00:00Z"}
+    about["uid"] = f"u-{name}"
     about["labels"] = labels or {"tiphys.dev/steered": "true"}  # type: ignore[assignment]
     return {"metadata": about, "spec": GATED}
 
@@ -98,6 +100,44 @@ async def test_the_namespace_that_was_looked_at_is_named(
     _, said = await told({**WEBHOOKS, **api_pods}, capsys, refused=("/api/v1/pods",))
     assert "No pod waits behind the gate in namespace red." in said
     assert "Not shown: pods" not in said
+
+
+class Leading(Api):
+    """One of whose operators leads, and says of a pod what `said` holds."""
+
+    def __init__(self, answers: dict[str, Any], said: dict[str, Any]) -> None:
+        super().__init__(answers)
+        self._said = said
+
+    async def get(self, path: str) -> Any:
+        """Answer for the operator's pod, and for the operator through the proxy."""
+        if "/proxy/" not in path:
+            return {"status": {"podIP": "10.0.0.1"}}
+        assert path.endswith("pods/op-a:9080/proxy/v1/explanations/u-p")
+        return self._said
+
+
+@pytest.mark.parametrize(
+    ("led", "said", "why"),
+    [
+        (True, {"hold": {"reason": "No node has room."}}, "No node has room."),
+        (True, {}, views.UNPLANNED),
+        (False, {}, f"{views.UNTOLD}; `tiphys explain pod` asks the leader"),
+    ],
+)
+async def test_the_leader_is_asked_why_a_pod_waits_on_which_nothing_is_written(
+    led: bool, said: dict[str, Any], why: str
+) -> None:
+    """It writes reasons only on pods that wait long, and knows them from the first plan on."""
+    now = datetime.datetime.now(datetime.UTC).isoformat()
+    spec = {"holderIdentity": "op-a" if led else "", "renewTime": now}
+    leases = {"items": [{"metadata": {"name": "tiphys-operator"}, "spec": spec}]}
+    answers = {**WEBHOOKS, "leases": leases}
+    answers |= {"/api/v1/namespaces/red/pods": {"items": [a_pod("red")]}}
+    api: Any = Leading(answers, said)
+    session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
+    found, _ = await statuses._look(session, False)
+    assert [why] == [row["why"] for row in found["waiting"]]
 
 
 async def test_what_is_switched_off_stands_above_all(capsys: pytest.CaptureFixture[str]) -> None:
