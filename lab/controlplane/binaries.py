@@ -40,6 +40,22 @@ def find(asked: states.Asked, *, report: builds.Report = lambda progress: None) 
     return _binaries(paths, argo=paths[ARGO].parent if ARGO in paths else None)
 
 
+def command_line(
+    tool: tools.Tool, name: str, *, report: builds.Report = lambda progress: None
+) -> Path:
+    """Return a program that people type and no lab needs: a tool's `optional` one of that name.
+
+    Of `TIPHYS_LAB_BIN` if it is there, else of the cache, built when missing. Raises `SetupError`
+    where it can neither be found nor built.
+    """
+    folder = prebuilt()
+    if folder is not None and os.access(folder / name, os.X_OK):
+        return folder / name
+    target = builds.target(tool, tool.program(name))
+    builds.build([target], report=report)
+    return target.path
+
+
 def from_folder(folder: Path, asked: states.Asked) -> states.Binaries:
     """Return the programs of a flat folder; raises `SetupError` naming all that is wrong.
 

@@ -16,17 +16,8 @@ ANSWERS_WITHIN_S = 180.0
 
 
 def find(*, report: builds.Report = lambda progress: None) -> Path:
-    """Return Helm: of `TIPHYS_LAB_BIN` if it is there, else of the cache, built when missing.
-
-    Raises `SetupError` where it can neither be found nor built.
-    """
-    folder = binaries.prebuilt()
-    if folder is not None and os.access(folder / "helm", os.X_OK):
-        return folder / "helm"
-    tool = tools.helm()
-    target = builds.target(tool, tool.program("helm"))
-    builds.build([target], report=report)
-    return target.path
+    """Return Helm; raises `SetupError` where it can neither be found nor built."""
+    return binaries.command_line(tools.helm(), "helm", report=report)
 
 
 def run(

@@ -17,7 +17,7 @@ import pytest
 
 from lab import apis, errors, homes
 from lab.cli import displays
-from lab.controlplane import binaries, labs, manifests, processes, states, tools
+from lab.controlplane import binaries, builds, labs, manifests, processes, states, tools
 from tests.lab import gates
 
 HERE = Path(__file__).parent
@@ -45,12 +45,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what is missing before the first test, whose time limit must not pay for it."""
     wanted = any(HERE in item.path.parents for item in session.items)
     if wanted and not session.config.option.collectonly:
-        asked = states.Asked(kubernetes=session.config.getoption("--kubernetes"))
+        version = session.config.getoption("--kubernetes")
         try:
             with displays.Builds() as shown:
-                binaries.find(asked, report=shown.report)
+                binaries.find(states.Asked(kubernetes=version), report=shown.report)
+                _kubectl(version, report=shown.report)
         except errors.LabError as error:
             pytest.exit(f"the lab cannot be built: {error}", returncode=error.exit_code)
+
+
+def _kubectl(version: str, *, report: builds.Report = lambda progress: None) -> str:
+    """Return the machine's kubectl, or where it has none one of the lab's own."""
+    found = shutil.which("kubectl")
+    return found or str(binaries.command_line(tools.kubernetes(version), "kubectl", report=report))
+
+
+@pytest.fixture(scope="session")
+def kubectl(kubernetes: str) -> str:
+    """Return the path of kubectl."""
+    return _kubectl(kubernetes)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import shutil
 import ssl
 import subprocess
 import threading
@@ -114,11 +113,8 @@ async def test_the_audit_log_holds_the_life_of_a_pod(
     assert all(len(line["requestReceivedTimestamp"].split(".")[1]) == 7 for line in mine)
 
 
-def test_kubectl_works_with_the_kubeconfig(lab: homes.Home) -> None:
+def test_kubectl_works_with_the_kubeconfig(lab: homes.Home, kubectl: str) -> None:
     """As any client does."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("no kubectl on PATH")
     shown = subprocess.run(
         [kubectl, "--kubeconfig", lab.kubeconfig, "auth", "whoami", "-o", "json"],
         capture_output=True,

@@ -181,29 +181,28 @@ async def test_argo_stops_a_workflow_through_the_kubelets_port(
     assert ("Error", 143) == (record.reason, record.exit_code)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 async def test_kubectl_exec_and_logs_are_answered(
-    lab: homes.Home, api: apis.Api, namespace: str
+    lab: homes.Home, api: apis.Api, namespace: str, kubectl: str
 ) -> None:
     """`kill` works, other programs are absent, logs are there to be read."""
     simulated_pods.tell(lab, namespace, a_truth(namespace, "p", cpu_s=1e6))
     await api.create(pods_of(namespace), a_pod("p", task="work"))
     await simulated_pods.in_phase(api, f"{pods_of(namespace)}/p", "Running")
 
-    def kubectl(*words: str) -> subprocess.CompletedProcess[str]:
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["kubectl", "--kubeconfig", lab.kubeconfig, "-n", namespace, *words],
+            [kubectl, "--kubeconfig", lab.kubeconfig, "-n", namespace, *words],
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
         )
 
-    listing = await asyncio.to_thread(kubectl, "exec", "p", "--", "ls", "/")
+    listing = await asyncio.to_thread(call, "exec", "p", "--", "ls", "/")
     assert 126 == listing.returncode
     assert "has no programs" in listing.stderr
-    assert 0 == (await asyncio.to_thread(kubectl, "logs", "p")).returncode
-    assert 0 == (await asyncio.to_thread(kubectl, "exec", "p", "--", "kill", "-9", "1")).returncode
+    assert 0 == (await asyncio.to_thread(call, "logs", "p")).returncode
+    assert 0 == (await asyncio.to_thread(call, "exec", "p", "--", "kill", "-9", "1")).returncode
     (record,) = await simulated_pods.recorded(lab, namespace, 1)
     assert 137 == record.exit_code
 

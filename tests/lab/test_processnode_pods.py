@@ -216,7 +216,9 @@ async def test_what_processes_cannot_have_is_refused(pods: Pods) -> None:
         assert "Pending" == process_pods.phase(seen)
 
 
-async def test_logs_and_commands_work_with_kubectl(pods: Pods, lab: homes.Home) -> None:
+async def test_logs_and_commands_work_with_kubectl(
+    pods: Pods, lab: homes.Home, kubectl: str
+) -> None:
     """`kubectl logs` with its options, and `kubectl exec` with streams and exit codes."""
     await pods.create(
         a_pod("talker", a_script("echo one; echo two >&2; sleep 0.2; echo three; sleep 1000"))
@@ -224,9 +226,9 @@ async def test_logs_and_commands_work_with_kubectl(pods: Pods, lab: homes.Home) 
     await pods.ready("talker")
     await asyncio.sleep(0.5)
 
-    def kubectl(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    def call(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["kubectl", f"--kubeconfig={lab.kubeconfig}", "-n", pods.namespace, *arguments],
+            [kubectl, f"--kubeconfig={lab.kubeconfig}", "-n", pods.namespace, *arguments],
             input=text,
             capture_output=True,
             text=True,
@@ -236,10 +238,10 @@ async def test_logs_and_commands_work_with_kubectl(pods: Pods, lab: homes.Home) 
 
     run = asyncio.to_thread
     # Two streams are two pipes: which of two lines came first, nobody knows.
-    assert {"one", "two", "three"} == set((await run(kubectl, "logs", "talker")).stdout.split())
-    assert "three\n" == (await run(kubectl, "logs", "talker", "--tail=1")).stdout
-    assert 3 == (await run(kubectl, "exec", "talker", "--", "sh", "-c", "exit 3")).returncode
-    echoed = await run(kubectl, "exec", "-i", "talker", "--", "cat", text="through the pipe\n")
+    assert {"one", "two", "three"} == set((await run(call, "logs", "talker")).stdout.split())
+    assert "three\n" == (await run(call, "logs", "talker", "--tail=1")).stdout
+    assert 3 == (await run(call, "exec", "talker", "--", "sh", "-c", "exit 3")).returncode
+    echoed = await run(call, "exec", "-i", "talker", "--", "cat", text="through the pipe\n")
     assert "through the pipe\n" == echoed.stdout, echoed.stderr
-    named = await run(kubectl, "exec", "talker", "--", "hostname")
+    named = await run(call, "exec", "talker", "--", "hostname")
     assert "talker\n" == named.stdout
