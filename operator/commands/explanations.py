@@ -53,6 +53,7 @@ def explain(kind: str, name: str, operator: str, audit: Path | None, **shared: A
                 for item in await views.events(session, namespace, uid)
             ],
         }
+        await _date(session, known, [known])
         if audit is not None:
             known["audit"] = _audited(audit, found)
         if answer.why:
@@ -79,6 +80,7 @@ def _on_pod(found: sessions.Json) -> sessions.Json:
         "kind": "Pod",
         "pod": f"{found['metadata']['namespace']}/{found['metadata']['name']}",
         "uid": found["metadata"]["uid"],
+        "createdAt": sessions.text(found, "metadata", "creationTimestamp"),
         "node": sessions.text(found, "spec", "nodeName"),
         "phase": sessions.text(found, "status", "phase"),
         "gated": views.gated(found),
@@ -234,6 +236,7 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
         on_pods = {item["metadata"]["uid"]: _on_pod(item) for item in listed}
         told = {pod["uid"]: pod for pod in answer.found["pods"]}
         pods = [{**on_pods.get(uid, {}), **told.get(uid, {})} for uid in {**told, **on_pods}]
+        await _date(session, answer.found, pods)
         known = {**answer.found, "pods": pods}
     known["told"] = [
         {"reason": item.get("reason"), "message": item.get("message")}
@@ -316,6 +319,16 @@ async def _own_optin(session: sessions.Session, pod: sessions.Json) -> sessions.
         )
     except errors.TiphysError:
         return {}
+
+
+async def _date(session: sessions.Session, known: sessions.Json, pods: list[sessions.Json]) -> None:
+    """Note on pods without a decision since when they would have got one: some may be older."""
+    undecided = [pod for pod in pods if groupings.opening(pod) == groupings.UNDECIDED]
+    source = groupings.steered(known)
+    if undecided and source:
+        since = await views.opted_in_at(session, source)
+        for pod in undecided:
+            pod["optedInAt"] = since
 
 
 def _policy(known: sessions.Json, decision: sessions.Json) -> str:

@@ -18,6 +18,7 @@ UNDECIDED = (
     "not steered: it carries no decision; the webhook got no answer in time or was not asked when "
     "it was created"
 )
+EARLIER = "not steered: it was created before the opt-in by"
 STAMPED = (
     f"{UNDECIDED} (it was marked for steering then: its namespace had opted in, or a workflow in "
     "it)"
@@ -114,12 +115,20 @@ def opening(pod: Mapping[str, Any]) -> str:
         return ""
     if pod.get("role", domain_pods.PodRole.TASK) != domain_pods.PodRole.TASK:
         return f"a pod of role {pod['role']} is never gated"
-    return STAMPED if pod["ours"] else UNDECIDED
+    if pod["ours"]:
+        return STAMPED
+    since = str(pod.get("optedInAt") or "")
+    if str(pod.get("createdAt") or since) < since:
+        return f"{EARLIER} {pod['optIn']['source']} ({since})"
+    return UNDECIDED
 
 
 def missed(pod: Mapping[str, Any]) -> bool:
-    """Say whether a pod that was to be steered was not, since no decision came onto it."""
-    return not pod["gated"] and opening(pod) in (UNDECIDED, STAMPED, UNASKED, LATE)
+    """Say whether a pod of a workflow that is steered is not, since no decision came onto it."""
+    why = opening(pod)
+    return not pod["gated"] and (
+        why in (UNDECIDED, STAMPED, UNASKED, LATE) or why.startswith(EARLIER)
+    )
 
 
 def opener(pod: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tiphys.argo import patches
-from tiphys.models.domain import decisions, errors, pods
+from tiphys.models.domain import decisions, errors, optins, pods
 from tiphys.models.wire import stamps
 from tiphys.operator import apis, elections
 from tiphys.operator.commands import sessions
@@ -121,6 +121,28 @@ async def replica(session: sessions.Session, holder: str, uid: str) -> Answer:
     except errors.TiphysError as error:
         return Answer(why=f"the operator does not answer ({error})")
     return Answer(found=found)
+
+
+async def opted_in_at(session: sessions.Session, source: str) -> str:
+    """Return when the annotation of `source`, as `Namespace red`, was last written (RFC 3339).
+
+    The API server notes the time for whoever wrote a field; a later change by the same writer moves
+    it.  Empty where nobody may read it.
+    """
+    kind, _, key = source.partition(" ")
+    space, _, name = key.rpartition("/")
+    root = "/api/v1" if kind == optins.Kind.NAMESPACE.word else "/apis/argoproj.io/v1alpha1"
+    inside = f"/namespaces/{space}" if space else ""
+    try:
+        found = await session.api.get(f"{root}{inside}/{kind.lower()}s/{name}")
+    except errors.TiphysError:
+        return ""
+    times = [
+        str(each.get("time") or "")
+        for each in found["metadata"].get("managedFields") or ()
+        if sessions.text(each, "fieldsV1", "f:metadata", "f:annotations", f"f:{optins.ENABLED}")
+    ]
+    return min(times, default="")
 
 
 async def direct(url: str, uid: str) -> Answer:

@@ -207,6 +207,66 @@ def test_whoever_may_not_ask_the_leader_is_told_of_missing_decisions_too() -> No
     assert "" == groupings.opening(a_pod(1, ours=False))
 
 
+def an_annotated(time: str, field: str = "f:tiphys.dev/enabled") -> dict[str, Any]:
+    """Return an object one of whose annotations was written then, and its labels much later."""
+    wrote = {"time": time, "fieldsV1": {"f:metadata": {"f:annotations": {field: {}}}}}
+    labelled = {"time": "2026-12-24T00:00:00Z", "fieldsV1": {"f:metadata": {"f:labels": {}}}}
+    return {"metadata": {"managedFields": [labelled, wrote]}}
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ("Namespace red", "/api/v1/namespaces/red"),
+        ("Workflow red/x", "/apis/argoproj.io/v1alpha1/namespaces/red/workflows/x"),
+        ("ClusterWorkflowTemplate t", "/apis/argoproj.io/v1alpha1/clusterworkflowtemplates/t"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("written", "earlier"),
+    [
+        (an_annotated("2026-11-30T10:00:01Z"), True),
+        (an_annotated("2026-11-30T10:00:00Z"), False),
+        (an_annotated("2026-11-30T10:00:01Z", "f:other"), False),
+        (None, False),
+    ],
+)
+async def test_a_pod_from_before_the_opt_in_is_told_just_that(
+    source: str,
+    path: str,
+    written: dict[str, Any] | None,
+    earlier: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where the time of the annotation may be read; else nobody knows why no decision is there."""
+
+    class Annotated:
+        async def get(self, asked: str, **_: object) -> Any:
+            if asked != path:
+                return {"items": []}
+            if written is None:
+                raise apis.ForbiddenError("you may not read it")
+            return written
+
+    api: Any = Annotated()
+    session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
+    optin = {"enabled": True, "source": source}
+    known = {"mode": "Enforce", "workflow": "red/x", "optIn": optin}
+    pod = a_pod(1, **known, ours=False, createdAt="2026-11-30T10:00:00Z", condition="", told=[])
+    await explanations._date(session, pod, [pod])
+    assert groupings.missed(pod)
+    explanations._print(pod)
+    said = " ".join(capsys.readouterr().out.split())
+    before = f"why not steered: it was created before the opt-in by {source} (2026-11-30T10:00:01Z)"
+    assert earlier is (before in said)
+    assert earlier is not (groupings.UNDECIDED in said)
+    answer = views.Answer(found={"kind": "Workflow", "pods": [pod], **known})
+    await explanations._workflow(session, a_workflow(), answer)
+    said = " ".join(capsys.readouterr().out.split())
+    assert earlier is ("created before the opt-in" in said)
+    assert "1 in all; 1 not steered" in said
+
+
 async def test_pods_that_failed_open_are_counted_and_not_listed_as_released(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
