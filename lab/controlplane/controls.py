@@ -1,13 +1,6 @@
-"""Commands to a running supervisor on `HOME/supervisor.sock`: one JSON line, one in answer.
-
-`{"command": "restart", "component": "etcd"}` is answered with `{"ok": true}` when it is done, or
-with `{"ok": false, "error": "…", "exit_code": 2}`.
-"""
+"""Commands to a running supervisor, on `HOME/supervisor.sock` (see `lab.sockets`)."""
 
 import asyncio
-import contextlib
-import logging
-import os
 
 import msgspec
 
@@ -17,8 +10,6 @@ from lab.controlplane import supervisors
 COMPONENT_COMMANDS = ("start", "stop", "restart", "kill", "pause", "resume")
 ANSWER_WITHIN_S = 150.0
 """Longer than any component may take to end and to come up."""
-
-logger = logging.getLogger("lab.controlplane")
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,24 +22,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 async def serve(home: homes.Home, supervisor: supervisors.Supervisor) -> asyncio.Server:
     """Listen on the socket of the lab; only its owner can connect."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            if line := await reader.readline():
-                writer.write(msgspec.json.encode(await _obey(supervisor, line)) + b"\n")
-                await writer.drain()
-        writer.close()
-
-    home.supervisor_socket.unlink(missing_ok=True)
-    before = os.umask(0o177)
-    try:
-        return await asyncio.start_unix_server(answer, home.supervisor_socket)
-    finally:
-        os.umask(before)
-
-
-async def _obey(supervisor: supervisors.Supervisor, line: bytes) -> sockets.Answer:
-    try:
-        asked = msgspec.json.decode(line, type=Command)
+    async def obey(asked: Command) -> None:
         match asked.command:
             case "shutdown":
                 supervisor.close()
@@ -57,14 +31,8 @@ async def _obey(supervisor: supervisors.Supervisor, line: bytes) -> sockets.Answ
             case name:
                 known = ", ".join(("shutdown", *COMPONENT_COMMANDS))
                 raise errors.UsageError(f"no command {name!r}: there are {known}")
-    except errors.LabError as error:
-        return sockets.Answer(ok=False, error=str(error), exit_code=error.exit_code)
-    except msgspec.DecodeError as error:
-        return sockets.Answer(ok=False, error=f"not a command: {error}", exit_code=2)
-    except Exception as error:
-        logger.exception("a command failed")
-        return sockets.Answer(ok=False, error=f"the supervisor failed: {error!r}; see its log")
-    return sockets.Answer(ok=True)
+
+    return await sockets.serve(home.supervisor_socket, Command, obey, who="the supervisor")
 
 
 def send(

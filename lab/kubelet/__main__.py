@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from lab import apis, catalogs, clocks, errors, homes
+from lab import apis, catalogs, clocks, errors, homes, sockets
 from lab.controlplane import certificates, configurations, states
 from lab.kubelet import controls, kubelets, ledgers, nodes, settings, streams
 from lab.kubelet.behaviours import chooser, grounds, provisioners
@@ -108,8 +108,8 @@ async def serve(chosen: settings.Settings) -> bool:
     certificates.write_authority(chosen.certificate, "tiphys-lab-simulated-kubelet")
     addresses = [place.address for place in nodes.places(chosen.cluster)]
     async with contextlib.AsyncExitStack() as stack:
-        sockets, port = streams.bind(addresses)
-        for listener in sockets:
+        listeners, port = streams.bind(addresses)
+        for listener in listeners:
             stack.callback(listener.close)
         ledger = stack.enter_context(ledgers.Ledger(chosen.home.journal, chosen.clock))
         api = await stack.enter_async_context(
@@ -119,8 +119,13 @@ async def serve(chosen: settings.Settings) -> bool:
             chosen, api, ledger=ledger, choose=chooser.choose, port=port, restart=restart
         )
         for server in (
-            *await streams.serve(kubelet, sockets=sockets, certificate=chosen.certificate),
-            await controls.serve(chosen.home.kubelet_socket, kubelet.obey),
+            *await streams.serve(kubelet, sockets=listeners, certificate=chosen.certificate),
+            await sockets.serve(
+                chosen.home.kubelet_socket,
+                controls.Command,
+                kubelet.obey,
+                who="the simulated kubelet",
+            ),
         ):
             stack.callback(server.close)
         exporter = await servers.serve(kubelet)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from lab import clocks, errors
 from lab.kubelet import computations, controls, endings, lifecycles, machines, nodes
+from tiphys.models.physics import errors as physics_errors
 
 NOT_READY_MESSAGE = "container runtime is down"
 RESTART = "restart"
@@ -32,7 +33,7 @@ class Disturbances:
         self._restart = restart
 
     def cause(self, command: controls.Command) -> None:
-        """Let a fault happen; raises `UsageError` or `PhysicsError` for one that cannot."""
+        """Let a fault happen; raises `UsageError` for one that cannot."""
         faults: dict[str, Callable[[controls.Command], None]] = {
             "node-lost": self._lose,
             "node-ready": self._recover,
@@ -48,7 +49,10 @@ class Disturbances:
             raise errors.UsageError(
                 f"no node {command.node!r}: this lab simulates {', '.join(self._machines)}"
             )
-        faults[command.fault](command)
+        try:
+            faults[command.fault](command)
+        except physics_errors.PhysicsError as error:
+            raise errors.UsageError(str(error)) from error
         self._computing.settle()
 
     def _lose(self, command: controls.Command) -> None:

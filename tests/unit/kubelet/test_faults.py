@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import errors, faults, homes
+from lab import errors, faults, homes, sockets
 from lab.cli import groups
 from lab.kubelet import controls
 
@@ -131,7 +131,7 @@ async def test_the_kubelets_socket_answers_every_line(home: homes.Home) -> None:
             case "bug":
                 raise KeyError("oops")
 
-    server = await controls.serve(home.kubelet_socket, obey)
+    server = await sockets.serve(home.kubelet_socket, controls.Command, obey, who="the kubelet")
     assert 0o600 == home.kubelet_socket.stat().st_mode & 0o777
     reader, writer = await asyncio.open_unix_connection(home.kubelet_socket)
     answers = []
@@ -145,4 +145,4 @@ async def test_the_kubelets_socket_answers_every_line(home: homes.Home) -> None:
     assert [True, False, False, False] == [answer["ok"] for answer in answers]
     assert {"ok": False, "error": "cannot be", "exit_code": 2} == answers[1]
     assert "not a command" in answers[2]["error"]
-    assert "KeyError" in answers[3]["error"]
+    assert "the kubelet failed: KeyError" in answers[3]["error"]

@@ -258,6 +258,7 @@ async def test_a_slow_disk_slows_what_reads_from_it(tmp_path: Path) -> None:
         (controls.Command(fault="earthquake", node="g-0"), "no fault 'earthquake'"),
         (controls.Command(fault="node-lost", node="x"), "no node 'x': this lab simulates g-0, g-1"),
         (controls.Command(fault="slow-disk", node="g-0"), "needs a bandwidth"),
+        (controls.Command(fault="pcie-link-down", node="g-0"), "it has no GPUs at all"),
     ],
 )
 async def test_a_fault_that_cannot_be_is_refused(
