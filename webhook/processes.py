@@ -30,6 +30,9 @@ from tiphys.webhook import (
     sources,
 )
 
+AGAIN_S = 5.0
+"""Seconds until a listener that could not be renewed is tried again."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -176,11 +179,15 @@ async def _adopted(
 ) -> None:
     """Give the listener every new certificate; for ever."""
     served: tuple[object, ...] = ()
+    failed = False
     while True:
-        await changed.wait()
-        changed.clear()
+        # The next change may be weeks away, and the certificates end before it.
+        await (asyncio.sleep(AGAIN_S) if failed else changed.wait())
+        if changed.is_set():
+            changed.clear()
+            counted.reloads.inc()
+        failed = False
         held = keeper.current
-        counted.reloads.inc()
         if held.tls is None or not held.serves(certified=certified):
             continue
         if served == (held.tls, held.client_authority):
@@ -189,6 +196,7 @@ async def _adopted(
             await listener.adopt(materials.server_context(held, certified=certified))
         except (OSError, errors.TiphysError) as error:
             _log.error("listener not renewed", extra={"values": {"why": str(error)}})
+            failed = True
             continue
         served = (held.tls, held.client_authority)
         counted.expires_at.set(held.tls.expires_at)

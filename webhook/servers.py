@@ -111,12 +111,15 @@ class Listener:
             raise errors.UnavailableError(f"{address}:{port}: {error.strerror}") from error
 
     async def adopt(self, context: ssl.SSLContext) -> None:
-        """Serve new connections with `context` from now on; no connection is lost."""
+        """Serve new connections with `context` from now on; no connection is lost.
+
+        Raises `OSError` where that cannot be done now; the certificates so far stay in use then.
+        """
         assert self._socket is not None
         loop = asyncio.get_running_loop()
-        before = self._server
-        self._context = context
         listening = self._socket.dup()
+        before, known = self._server, self._context
+        self._context = context
         try:
             server = await loop.create_server(
                 self._protocols,
@@ -127,6 +130,8 @@ class Listener:
                 ssl_shutdown_timeout=1.0,
             )
         except BaseException:
+            # What was made with the certificates so far is not old then.
+            self._context = known
             # Cancelled at its last step, it serves already and nobody knows it.
             loop.remove_reader(listening)
             listening.close()

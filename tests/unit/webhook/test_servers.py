@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes import authorities, pods, webhooks
 from tiphys.models.domain import errors
-from tiphys.webhook import servers, settings
+from tiphys.webhook import processes, servers, settings
 
 
 async def posted(session: aiohttp.ClientSession, body: bytes, path: str = "/mutate") -> int:
@@ -258,6 +258,31 @@ async def test_a_renewal_that_is_cut_leaves_no_listener(tmp_path: Path, turns: i
         await asyncio.gather(renewing, return_exceptions=True)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_a_renewal_that_fails_is_tried_again_and_closes_nothing(
+    world: webhooks.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No descriptor was left, say: connections are kept meanwhile, and no other change comes."""
+    loop, listener, failed = asyncio.get_running_loop(), world.process.listener, asyncio.Event()
+    before, make = listener._context, loop.create_server
+
+    async def out_of_descriptors(*_: object, **__: object) -> asyncio.Server:
+        failed.set()
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(processes, "AGAIN_S", 0.2)
+    monkeypatch.setattr(loop, "create_server", out_of_descriptors)
+    world.write_webhook(world.own_leaf())
+    async with world.session(limit=1) as session:
+        await failed.wait()
+        await asyncio.sleep(0)
+        assert before is listener._context
+        assert [200, 200] == [await posted(session, pods.a_body()) for _ in range(2)]
+        assert 1 == listener.connections
+        monkeypatch.setattr(loop, "create_server", make)
+        await webhooks.until(lambda: listener._context is not before)
+        assert 200 == await posted(session, pods.a_body())
 
 
 async def test_a_call_on_its_way_is_answered_before_the_end(tmp_path: Path) -> None:
