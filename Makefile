@@ -78,5 +78,6 @@ lock: #+ renew requirements.lock from the ranges in setup.cfg (ARGS=--upgrade fo
 	env -u PIP_FIND_LINKS CUSTOM_COMPILE_COMMAND="make lock" $(python) -m piptools compile --quiet \
 	    --generate-hashes --allow-unsafe --strip-extras --all-build-deps --newline lf \
 	    --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	    --extra lab --extra operator --extra webhook --extra models --extra docs --extra traces --extra dev \
+	    --extra lab --extra operator --extra webhook --extra models --extra docs --extra traces --extra postgres \
+	    --extra dev \
 	    --output-file requirements.lock $(ARGS) setup.cfg

@@ -1,13 +1,17 @@
 """The history in PostgreSQL: the same rows as in SQLite, from a real server."""
 
-import importlib.util
 import os
+import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sql
 
@@ -19,15 +23,16 @@ DEBIAN = Path("/usr/lib/postgresql")
 """Where Debian keeps the programs of each version."""
 PORT = 5432
 """Part of the socket's name; nothing listens on the network."""
+READY_WITHIN_S = 60.0
 
 
 def programs() -> Path | None:
-    """Return the folder of initdb and pg_ctl, the newest version first; None without a server."""
-    found = shutil.which("pg_ctl")
-    places = [path.parent for path in DEBIAN.glob("*/bin/pg_ctl")]
-    places += [Path(found).resolve().parent] if found else []
-    places = [place for place in places if (place / "initdb").exists()]
-    return max(places, default=None)
+    """Return the folder of initdb and postgres, Debian's newest first; None without a server."""
+    places = sorted(DEBIAN.glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    elsewhere = shutil.which("initdb")
+    if places:
+        return places[-1].parent
+    return Path(elsewhere).resolve().parent if elsewhere else None
 
 
 @pytest.fixture(scope="module")
@@ -35,38 +40,66 @@ def url() -> Iterator[str]:
     """Run a server of its own in a folder of its own, as nobody where we are root."""
     place = programs()
     if place is None:
-        pytest.skip("no initdb and pg_ctl here (Debian: apt-get install postgresql)")
-    if importlib.util.find_spec("psycopg") is None:
-        pytest.skip("no psycopg here (pip install 'tiphys[postgres]')")
-    folder = Path(tempfile.mkdtemp(prefix="history-"))
-    # A server refuses to run as root.
-    demoted = {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
-    if demoted:
-        shutil.chown(folder, "nobody")
-
-    def run(program: str, *arguments: str) -> None:
-        done = subprocess.run(
-            [place / program, "-D", folder / "data", *arguments],
+        pytest.skip(
+            "PostgreSQL's server is not here, and .ci/setup could not install it "
+            "(as root: apt-get install postgresql)"
+        )
+    # Not below TMPDIR, which may be closed to nobody; and a socket's path has to be short.
+    folder = Path(tempfile.mkdtemp(prefix="history-", dir="/tmp"))
+    demoted: dict[str, Any] = {}
+    if os.geteuid() == 0:  # as root a server refuses to run
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        demoted = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    data, log = folder / "data", folder / "log"
+    how = ("-U", "tiphys", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+    where = ("-k", folder, "-p", str(PORT), "-c", "listen_addresses=", "-F")
+    try:
+        made = subprocess.run(
+            [place / "initdb", "-D", data, *how],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=100,
+            check=False,
             **demoted,
         )
-        assert 0 == done.returncode, done.stdout
-
-    try:
-        run("initdb", "-U", "tiphys", "-A", "trust", "--no-sync")
-        options = f"-k {folder} -p {PORT} -c listen_addresses= -F"
-        run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
+        assert 0 == made.returncode, made.stdout
+        with log.open("wb") as out:
+            server = subprocess.Popen(
+                # It ends with us, also where we are killed.
+                ["setpriv", "--pdeathsig", "QUIT", place / "postgres", "-D", data, *where],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                **demoted,
+            )
         try:
-            yield f"postgresql+psycopg://tiphys@/postgres?host={folder}&port={PORT}"
+            address = f"postgresql://tiphys@/postgres?host={folder}&port={PORT}"
+            wait_for(address, server, log)
+            yield address.replace("postgresql:", "postgresql+psycopg:")
         finally:
-            run("pg_ctl", "-w", "-m", "immediate", "stop")
+            server.send_signal(signal.SIGQUIT)
+            server.wait(30)
     finally:
         shutil.rmtree(folder)
+
+
+def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Return once the server takes connections; fail with its own words where it does not."""
+    given_up_at = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            psycopg.connect(address).close()
+        except psycopg.OperationalError:
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < given_up_at, log.read_text()
+            time.sleep(0.1)
+        else:
+            return
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def test_every_dependency_is_explained() -> None:
     settings.read(trees.ROOT / "setup.cfg")
     extras = settings["options.extras_require"]
     texts = settings["options"]["install_requires"].splitlines()
-    for extra in set(extras) - {"postgres", "train"}:
+    for extra in set(extras) - {"train"}:
         texts += extras[extra].splitlines()
     wanted = {Requirement(text).name for text in texts if text and not text.startswith("#")}
     told = "\n".join(path.read_text() for path in DECISIONS).lower()
