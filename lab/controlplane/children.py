@@ -108,7 +108,7 @@ def follow(log: Path, *, lines: int, within_bytes: int, over: Callable[[], bool]
     A log that begins anew under the same name is followed from its beginning.
     """
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(log.open("rb"))
+        file: BinaryIO = stack.enter_context(log.open("rb"))
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - within_bytes))
@@ -116,20 +116,24 @@ def follow(log: Path, *, lines: int, within_bytes: int, over: Callable[[], bool]
         yield decoder.decode(b"".join(file.read().splitlines(keepends=True)[-lines:]))
         while True:
             # Both are asked before reading: what was written until then is read for sure.
-            last, replaced = over(), _is_replaced(log, file)
+            last, other = over(), _another(log, file)
             while received := file.read(READ_BYTES):
                 yield decoder.decode(received)
-            if replaced:
-                file = stack.enter_context(log.open("rb"))
+            if other is not None:
+                file = stack.enter_context(other)
             elif last:
                 return
             else:
                 time.sleep(LOOK_EVERY_S)
 
 
-def _is_replaced(log: Path, file: BinaryIO) -> bool:
-    """Whether another file stands at the place of the one that is read."""
+def _another(log: Path, file: BinaryIO) -> BinaryIO | None:
+    """Return what stands at the place of the file that is read, open, if it is another one."""
     try:
-        return log.stat().st_ino != os.fstat(file.fileno()).st_ino
+        other = log.open("rb")
     except FileNotFoundError:
-        return False
+        return None
+    if os.path.samestat(os.fstat(other.fileno()), os.fstat(file.fileno())):
+        other.close()
+        return None
+    return other
