@@ -71,8 +71,6 @@ def _crossing(
     """Return the first progress, not before `since`, at which the curve is above the limit."""
     if limit_bytes is None:
         return float("inf")
-    if since == 0 and points[0][1] > limit_bytes:
-        return 0.0
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if x1 < since:
             continue
