@@ -15,7 +15,7 @@ REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
 
 
 class MissingReferenceError(Exception):
-    """A ConfigMap, a Secret or a key of one that the pod needs is not there (yet)."""
+    """A ConfigMap, a Secret or a key of one is not there (yet), or is no text where it must be."""
 
 
 async def resolve(
@@ -32,7 +32,7 @@ async def resolve(
             (kind, source[kind]) for kind in ("configMapRef", "secretRef") if kind in source
         )
         data = await contents(api, pod, kind.removesuffix("Ref"), reference)
-        found.update({prefix + name: value.decode() for name, value in (data or {}).items()})
+        found.update({prefix + name: _text(data or {}, name) for name in data or {}})
     for entry in container.get("env") or []:
         if "valueFrom" not in entry:
             found[entry["name"]] = expand(str(entry.get("value") or ""), found)
@@ -55,9 +55,12 @@ def expand(text: str, environment: dict[str, str]) -> str:
 
 
 async def contents(
-    api: apis.Api, pod: apis.Object, kind: str, reference: apis.Object
+    api: apis.Api, pod: apis.Object, kind: str, reference: apis.Object, *, binary: bool = False
 ) -> dict[str, bytes] | None:
-    """Return the data of a `configMap` or `secret`; None for an optional one that is missing."""
+    """Return the data of a `configMap` or `secret`; None for an optional one that is missing.
+
+    `binary`: with `binaryData`, which files show and variables never do.
+    """
     plural = {"configMap": "configmaps", "secret": "secrets"}[kind]
     name = reference.get("name") or reference.get("secretName")
     namespace = pod["metadata"]["namespace"]
@@ -70,7 +73,8 @@ async def contents(
             return None
         word = "configmap" if kind == "configMap" else "secret"
         raise MissingReferenceError(f'{word} "{name}" not found') from error
-    data = {key: base64.b64decode(value) for key, value in (found.get("binaryData") or {}).items()}
+    raw = (found.get("binaryData") or {}) if binary else {}
+    data = {key: base64.b64decode(value) for key, value in raw.items()}
     for key, value in (found.get("data") or {}).items():
         data[key] = base64.b64decode(value) if kind == "secret" else value.encode()
     return data
@@ -88,7 +92,7 @@ async def _referenced(
         if reference := source.get(field):
             data = await contents(api, pod, kind, reference)
             if data is not None and reference["key"] in data:
-                return data[reference["key"]].decode()
+                return _text(data, reference["key"])
             if reference.get("optional"):
                 return None
             raise MissingReferenceError(
@@ -100,6 +104,15 @@ async def _referenced(
     if reference := source.get("resourceFieldRef"):
         return await resource_field(api, pod, reference, container=container["name"])
     return None
+
+
+def _text(data: dict[str, bytes], key: str) -> str:
+    try:
+        return data[key].decode()
+    except UnicodeDecodeError as error:
+        raise MissingReferenceError(
+            f"key {key} is not UTF-8 text, so no variable can hold it: mount it as a file"
+        ) from error
 
 
 async def resource_field(

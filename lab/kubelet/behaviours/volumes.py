@@ -118,7 +118,9 @@ class Volumes:
         return folder
 
     async def _fill(self, folder: Path, kind: str, reference: apis.Object) -> None:
-        data = await environments.contents(self._ground.api, self._pod, kind, reference)
+        data = await environments.contents(
+            self._ground.api, self._pod, kind, reference, binary=True
+        )
         if data is None:
             return
         items = reference.get("items")

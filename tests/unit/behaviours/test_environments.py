@@ -55,6 +55,24 @@ async def test_resources_are_told_in_the_units_of_their_divisor() -> None:
     assert "8" == await told("limits.cpu", containerName="c")
 
 
+async def test_bytes_that_are_no_text_are_for_files_alone() -> None:
+    """As with kubelets: no variable of `binaryData`, and the container waits for other bytes."""
+    path = "/api/v1/namespaces/ns"
+    api = FakeApi(
+        {
+            f"{path}/configmaps/c": {"data": {"a": "1"}, "binaryData": {"b": "//4="}},
+            f"{path}/secrets/s": {"data": {"b": "//4="}},
+        }
+    )
+    container = {"name": "c", "envFrom": [{"configMapRef": {"name": "c"}}]}
+    assert {"a": "1"} == await environments.resolve(api, POD, container, address="")
+    files = await environments.contents(api, POD, "configMap", {"name": "c"}, binary=True)
+    assert {"a": b"1", "b": b"\xff\xfe"} == files
+    container = {"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}
+    with pytest.raises(environments.MissingReferenceError, match="key b is not UTF-8 text"):
+        await environments.resolve(api, POD, container, address="")
+
+
 async def test_a_missing_secret_keeps_a_pod_waiting_unless_it_is_optional() -> None:
     """A kubelet does not start a container without it."""
     reference = {"name": "s", "key": "k"}
