@@ -22,6 +22,10 @@ LabMaker = Callable[..., homes.Home]
 pytestmark = pytest.mark.timeout(240)
 
 GIB = float(2**30)
+PROMETHEUS = shutil.which("prometheus") or shutil.which(
+    Path(__file__).parents[2] / "build" / "debian" / "usr" / "bin" / "prometheus"
+)
+"""The machine's, else what `.ci/setup debian` unpacked."""
 
 
 def pods_of(namespace: str) -> str:
@@ -238,14 +242,14 @@ async def test_metrics_of_a_running_pod_have_their_usual_names(
     assert "node_cpu_seconds_total" in exporter
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed")
+@pytest.mark.skipif(PROMETHEUS is None, reason="no Prometheus: `.ci/setup debian`")
 async def test_prometheus_scrapes_the_lab_with_the_configuration_that_it_wrote(
     lab: homes.Home, tmp_path: Path
 ) -> None:
     """Every target is up; the CPU modes of a node add up to its cores."""
     port = 29190
     started = await asyncio.create_subprocess_exec(
-        "prometheus",
+        PROMETHEUS,
         f"--config.file={lab.data / 'prometheus.yml'}",
         f"--storage.tsdb.path={tmp_path}",
         f"--web.listen-address=127.0.0.1:{port}",

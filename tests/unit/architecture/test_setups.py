@@ -12,11 +12,24 @@ import pytest
 
 from tests.unit.architecture import trees
 
+PROGRAMS = ("bash", "cat", "cut", "dirname", "env", "id", "mkdir")
+"""What the set-up of Debian's packages cannot do without."""
 OLD = """#!/bin/sh
 if [ "$1" = --version ]; then echo Python 3.9.2; else exit 1; fi
 """
 WITHOUT_VENV = """#!/bin/sh
 case "$2" in *venv*) exit 1;; esac
+"""
+DOWNLOADED = """#!/bin/sh
+case "$1 $2" in
+"update -q") ;;
+"download -q") touch "$3.deb" ;;
+*) exit 100 ;;
+esac
+"""
+UNPACKED = """#!/bin/sh
+test -f "$2" && mkdir -p "$3/usr/bin" && touch "$3/usr/bin/prometheus" &&
+    chmod +x "$3/usr/bin/prometheus"
 """
 SLOW = """#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then touch started; exec sleep 60; fi
@@ -96,7 +109,7 @@ def test_an_interrupted_set_up_is_begun_again(checkout: Path) -> None:
 
 def test_what_cannot_be_installed_is_named_and_skipped(checkout: Path) -> None:
     """Without rights or network the sentence names package and loss, and the set-up goes on."""
-    for name in ("bash", "cat", "cut", "dirname", "env", "id", "mkdir"):
+    for name in PROGRAMS:
         (checkout / "bin" / name).symlink_to(shutil.which(name) or name)
     program(checkout, "apt-get", "#!/bin/sh\nexit 100\n")
     program(checkout, "git", "#!/bin/sh\n")
@@ -106,6 +119,23 @@ def test_what_cannot_be_installed_is_named_and_skipped(checkout: Path) -> None:
     assert "chromium is not here and could not be installed" in said
     assert "skipped without it: the tests that look at the HTML page in a browser" in said
     assert "git is not here" not in said
+
+
+def test_what_would_come_with_a_service_is_unpacked_and_not_installed(checkout: Path) -> None:
+    """Prometheus: once, into build/debian, where the test looks for it."""
+    for name in (*PROGRAMS, "chmod", "cp", "rm", "touch"):
+        (checkout / "bin" / name).symlink_to(shutil.which(name) or name)
+    program(checkout, "apt-get", DOWNLOADED)
+    program(checkout, "dpkg-deb", UNPACKED)
+    for expected in (True, False):
+        process = start(checkout, ".ci/setup", "debian", PATH=str(checkout / "bin"))
+        said, _ = process.communicate()
+        assert process.returncode == 0, said
+        assert expected == ("set-up: Debian package: prometheus, its files alone" in said)
+        assert "prometheus is not here" not in said
+        assert "chromium is not here" in said
+    assert (checkout / "build" / "debian" / "usr" / "bin" / "prometheus").exists()
+    assert not (checkout / "build" / "debian.new").exists()
 
 
 def test_an_unknown_step_lists_the_steps(checkout: Path) -> None:
