@@ -16,13 +16,6 @@ from tiphys.models.domain import decisions, errors, pods, quantities
 PREFERENCE_WEIGHT = 100
 """Weight of our preferred node affinity; 100 is the most that Kubernetes takes."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-OURS = (
-    decisions.ANNOTATION,
-    decisions.SIGNATURE,
-    decisions.RELEASE_ANNOTATION,
-    decisions.RELEASE_SIGNATURE,
-)
-"""Annotations that only Tiphys writes."""
 
 Object = Mapping[str, object]
 
@@ -71,7 +64,7 @@ def create(pod: Object, decided: Decided, *, stamp: str, signature: str) -> Patc
     if not gate and decided.verdict is not decisions.Verdict.PLACE:
         raise errors.InputError(f"verdict {decided.verdict}: not one for a pod that is created")
     wanted = {decisions.ANNOTATION: stamp, decisions.SIGNATURE: signature}
-    patch = _metadata(pod, "annotations", wanted, also_removed=OURS)
+    patch = _metadata(pod, "annotations", wanted, also_removed=decisions.WRITTEN)
     if gate:
         patch += _metadata(pod, "labels", {decisions.GATED_LABEL: "true"})
         patch += _gated(pod)
@@ -88,7 +81,7 @@ def strip(pod: Object) -> Patch:
     A gate of ours without a decision of ours would wait for nobody.
     """
     return [
-        *_metadata(pod, "annotations", {}, also_removed=OURS),
+        *_metadata(pod, "annotations", {}, also_removed=decisions.WRITTEN),
         *_metadata(pod, "labels", {}, also_removed=(decisions.GATED_LABEL,)),
         *_opened(pod),
     ]

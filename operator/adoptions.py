@@ -21,8 +21,6 @@ PAIRS = (
     (decisions.ANNOTATION, decisions.SIGNATURE, decisions.Verdict.PLACE),
 )
 """What sends a pod on its way, the later word first."""
-SPOKEN = "Tiphys: "
-"""How reasons begin that our dispatcher writes into the condition PodScheduled."""
 MOST = 500
 """Pods that one call judges at most: each may cost the check of a signature, about 0.15 ms, and the
 loop answers the webhook meanwhile."""
@@ -182,7 +180,7 @@ def turned_down(seen: objects.Seen) -> bool:
     """
     return (
         seen.unscheduled_reason == "Unschedulable"
-        and not seen.unscheduled.startswith(SPOKEN)
+        and not seen.unscheduled.startswith(decisions.SPOKEN)
         and bool(seen.pod.constraints.unmodelled)
         and on_its_way(seen.pod)
     )

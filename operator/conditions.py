@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from tiphys.models.domain import errors, settings, snapshots
+from tiphys.models.domain import decisions, errors, settings, snapshots
 from tiphys.models.planner import plans
-from tiphys.operator import adoptions, apis, caches, clocks, events, policies, tallies
+from tiphys.operator import apis, caches, clocks, events, policies, tallies
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 LONGEST = 600
@@ -115,7 +115,7 @@ class Writer:
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": f"{adoptions.SPOKEN}{hold.reason}"[:LONGEST],
+            "message": f"{decisions.SPOKEN}{hold.reason}"[:LONGEST],
             "lastTransitionTime": stamp,
         }
         self._fence()

@@ -8,7 +8,7 @@ same name, so that no second one comes. What nobody reads, `tiphys.dev/enable`, 
 import asyncio
 from collections.abc import Iterator
 
-from tiphys.models.domain import decisions, optins
+from tiphys.models.domain import optins
 from tiphys.operator import caches, events, objects, tallies
 
 REASON = "AnnotationUnreadable"
@@ -20,15 +20,6 @@ KINDS = {
     caches.Kind.CRON_WORKFLOWS: optins.Kind.CRON_WORKFLOW,
 }
 """Kinds that may carry annotations of ours, by cache."""
-WRITTEN = frozenset(
-    {
-        decisions.ANNOTATION,
-        decisions.SIGNATURE,
-        decisions.RELEASE_ANNOTATION,
-        decisions.RELEASE_SIGNATURE,
-    }
-)
-"""Names that Tiphys writes itself; copied onto something else they mean nothing and harm nobody."""
 Annotations = tuple[tuple[str, str], ...]
 
 
@@ -100,7 +91,7 @@ def _problems(kind: optins.Kind, key: str, written: Annotations) -> Iterator[str
     found = optins.resolve([optins.Layer(kind=kind, name=key, annotations=dict(written))])
     for error in found.errors:
         yield f"{error}. Nothing is steered by it until then."
-    unknown = [name for name, _ in written if name not in optins.KEYS and name not in WRITTEN]
+    unknown = optins.unread(name for name, _ in written)
     if unknown:
         listed = ", ".join(optins.KEYS)
         yield f"Nobody reads {', '.join(unknown)}; there are {listed}."

@@ -203,7 +203,7 @@ def _held(review: reviews.Review, effects: Effects) -> decisions.Stamp | None:
     """
     ring, now = effects.ring(), effects.clock()
     annotations = reviews.metadata(review.pod).get("annotations")
-    if not isinstance(annotations, Mapping) or not set(patches.OURS) & set(annotations):
+    if not isinstance(annotations, Mapping) or not set(decisions.WRITTEN) & set(annotations):
         return None
     if not ring.honours(now):
         raise failures.FailedError(failures.Kind.KEYS, "no key of the operator to check with")

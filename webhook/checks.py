@@ -54,7 +54,7 @@ def examine(
     annotations = reviews.metadata(pod).get("annotations")
     ours: dict[str, object] = {}
     if isinstance(annotations, Mapping):
-        ours = {name: annotations[name] for name in patches.OURS if name in annotations}
+        ours = {name: annotations[name] for name in decisions.WRITTEN if name in annotations}
     if not ours:
         return None
     text, signature = ours.get(decisions.ANNOTATION), ours.get(decisions.SIGNATURE)
@@ -62,7 +62,7 @@ def examine(
         raise FaultyError(
             Fault.UNSIGNED,
             f"the annotation {decisions.SIGNATURE} is missing; "
-            f"create the pod without annotations {', '.join(patches.OURS)}",
+            f"create the pod without annotations {', '.join(decisions.WRITTEN)}",
         )
     if not isinstance(text, str):
         raise FaultyError(Fault.ALTERED, f"the annotation {decisions.ANNOTATION} is missing")

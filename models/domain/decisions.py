@@ -15,6 +15,10 @@ RELEASE_SIGNATURE = "tiphys.dev/release-signature"
 LABEL = "tiphys.dev/steered"
 """Stamped by the admission policy on pods that the webhook is sent; the releaser finds them so."""
 GATED_LABEL = "tiphys.dev/gated"
+WRITTEN = (ANNOTATION, SIGNATURE, RELEASE_ANNOTATION, RELEASE_SIGNATURE)
+"""Annotations that only Tiphys writes."""
+SPOKEN = "Tiphys: "
+"""How reasons begin that the dispatcher writes into the condition PodScheduled."""
 
 
 class Verdict(enum.StrEnum):

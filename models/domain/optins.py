@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from tiphys.models.domain import durations, errors
+from tiphys.models.domain import decisions, durations, errors
 
 ENABLED = "tiphys.dev/enabled"
 MODE = "tiphys.dev/mode"
@@ -116,6 +116,15 @@ def resolve(layers: Iterable[Layer]) -> OptIn:
         source=source,
         errors=tuple(problems),
     )
+
+
+def unread(names: Iterable[str]) -> list[str]:
+    """Return, sorted, which annotations below `tiphys.dev/` nobody reads.
+
+    Those that Tiphys writes itself are not among them: copied onto something else they mean nothing
+    and harm nobody.
+    """
+    return sorted(set(names) - set(KEYS) - set(decisions.WRITTEN))
 
 
 def _switch(text: object) -> bool:

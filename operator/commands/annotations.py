@@ -9,7 +9,6 @@ from typing import Any
 from tiphys.argo import names
 from tiphys.argo import pods as argo_pods
 from tiphys.models.domain import decisions, errors, optins, pods
-from tiphys.operator import misspellings
 from tiphys.operator.commands import sessions
 
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -89,7 +88,7 @@ def _layers(seen: Mapping[str, sessions.Json]) -> Iterator[optins.Layer]:
 def _unreadable(layer: optins.Layer) -> str:
     """Return what is wrong with the annotations of one object; empty when nothing is."""
     problems = list(optins.resolve([layer]).errors)
-    unknown = sorted(set(layer.annotations) - set(optins.KEYS) - misspellings.WRITTEN)
+    unknown = optins.unread(layer.annotations)
     if unknown:
         problems.append(f"{layer}: nobody reads {', '.join(unknown)}")
     return "; ".join(problems)

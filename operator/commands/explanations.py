@@ -157,7 +157,7 @@ def _print(known: sessions.Json) -> None:
         steered = decision and decision.get("verdict") not in UNSTEERED
         state = "released" if steered else "only watched" if shadow else "not steered"
         state += ", kube-scheduler places it"
-    why = hold.get("reason") or known["condition"].removeprefix(views.SPOKEN)
+    why = hold.get("reason") or known["condition"].removeprefix(decisions.SPOKEN)
     if why == views.UNTOLD and not known.get("incomplete"):
         why = views.UNPLANNED
     if not known["gated"] and not shadow:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tiphys.models.domain import decisions, optins
 from tiphys.models.domain import pods as domain_pods
-from tiphys.operator.commands import sessions, views
+from tiphys.operator.commands import sessions
 
 NAMED = 3
 """Pods of a row that are named; of the others the number is said."""
@@ -212,7 +212,7 @@ def _opened(pod: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _condition(pod: Mapping[str, Any]) -> str:
-    return sessions.text(pod, "condition").removeprefix(views.SPOKEN)
+    return sessions.text(pod, "condition").removeprefix(decisions.SPOKEN)
 
 
 def _names(pods: Sequence[Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tiphys.models.domain import durations, errors, optins
+from tiphys.models.domain import decisions, durations, errors, optins
 from tiphys.models.wire import keys
 from tiphys.operator import apis, elections, trusts
 from tiphys.operator.commands import annotations, installations, sessions, verifications, views
@@ -261,7 +261,7 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
                 "oldest": oldest["metadata"]["name"],
                 "uid": oldest["metadata"]["uid"],
                 "waitsS": round(now - since, 1) if since else None,
-                "why": views.waits(oldest).removeprefix(views.SPOKEN),
+                "why": views.waits(oldest).removeprefix(decisions.SPOKEN),
             }
         )
     return rows

@@ -14,8 +14,6 @@ from tiphys.operator.commands import sessions
 
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
 METRICS_PORT = 9080
-SPOKEN = "Tiphys: "
-"""What the reasons that we write on a pod begin with (operator/adoptions.py)."""
 UNTOLD = "no reason is written on it yet"
 """The leader knows it from its first plan, and writes it onto pods that wait long, where no
 autoscaler would misread it (operator/conditions.py)."""
@@ -211,7 +209,7 @@ def waits(found: Mapping[str, Any]) -> str:
     for condition in (found.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             message = str(condition.get("message") or "")
-            if not gated(found) and message.startswith(SPOKEN):
+            if not gated(found) and message.startswith(decisions.SPOKEN):
                 # Written while it waited; kube-scheduler has not looked at it since.
                 return _untold(found) if gates(found) else ""
             return message if condition.get("reason") != "SchedulingGated" else _untold(found)

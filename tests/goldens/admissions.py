@@ -13,7 +13,6 @@ from typing import Any
 
 from tests.fakes import hooks, patching, pods, webhooks
 from tests.goldens import argo
-from tiphys.argo import patches
 from tiphys.models.domain import amounts, decisions
 from tiphys.webhook import admissions, reviews
 
@@ -75,8 +74,8 @@ def _line(operation: Object) -> str:
     """Show an operation; a decision and its signature by their names alone."""
     value = operation.get("value")
     if isinstance(value, dict):
-        value = {k: "…" if k in patches.OURS else v for k, v in value.items()}
-    if any(operation["path"].endswith(name.replace("/", "~1")) for name in patches.OURS):
+        value = {k: "…" if k in decisions.WRITTEN else v for k, v in value.items()}
+    if any(operation["path"].endswith(name.replace("/", "~1")) for name in decisions.WRITTEN):
         value = "…"
     return " ".join(
         [operation["op"], operation["path"], *([] if value is None else [json.dumps(value)])]

@@ -125,7 +125,7 @@ def test_what_a_create_brought_along_is_taken_away() -> None:
     clean = pods.a_pod()
     forged = pods.a_pod(spec__schedulingGates=[GATE, FOREIGN_GATE])
     forged["metadata"]["labels"]["tiphys.dev/gated"] = "true"
-    for name in patches.OURS:
+    for name in decisions.WRITTEN:
         forged["metadata"]["annotations"][name] = "forged"
     for stamp in (a_stamp("pass"), a_stamp("shadow")):
         changed = created(forged, stamp)

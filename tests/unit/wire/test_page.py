@@ -53,7 +53,7 @@ def test_the_stamp_is_canonical_and_makes_the_release() -> None:
     assert json.loads(EXAMPLES["release"]) == patch
 
 
-@pytest.mark.parametrize("name", [*patches.OURS, decisions.GATED_LABEL, signatures.HEADER])
+@pytest.mark.parametrize("name", [*decisions.WRITTEN, decisions.GATED_LABEL, signatures.HEADER])
 def test_every_name_is_on_the_page(name: str) -> None:
     """As it is written on a pod or in a header."""
     assert name in PAGE or name.replace("/", "~1") in PAGE
