@@ -4,9 +4,11 @@ Over 400 lines, since all exporters are read from one world.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import shutil
 import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
@@ -28,6 +30,10 @@ from lab.kubelet.exporters import (
 from tests.unit.kubelet.builders import a_clock, a_cluster, a_container, a_group, a_pod
 from tiphys.models.physics import engines
 
+PATHS = ("/metrics/cadvisor?node=g-0", "/metrics/node?node=g-0", "/metrics/state", "/metrics")
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool: it comes with Prometheus"
+)
 USAGE = computations.Usage(
     cpu_core_s=600.0,
     disk_read_bytes=3e9,
@@ -348,9 +354,10 @@ class FakeSource:
         return {"api_retries": 3.0}
 
 
-async def test_the_endpoint_answers_by_node_and_a_lost_one_does_not(tmp_path: Path) -> None:
-    """200 for pages, 404 for an unknown node, 503 for a lost one."""
-    source = FakeSource(tmp_path)
+@contextlib.asynccontextmanager
+async def answering(folder: Path) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
+    """Serve the pages of two nodes, one of them lost; yields what reads a page: status, text."""
+    source = FakeSource(folder)
     runner = await servers.serve(source)
     try:
         url = yaml.safe_load(source.settings.endpoints.read_text())["url"]
@@ -360,50 +367,51 @@ async def test_the_endpoint_answers_by_node_and_a_lost_one_does_not(tmp_path: Pa
                 async with session.get(path) as response:
                     return response.status, await response.text()
 
-            for path in (
-                "/metrics/cadvisor?node=g-0",
-                "/metrics/node?node=g-0",
-                "/metrics/state",
-                "/metrics",
-            ):
-                status, text = await get(path)
-                assert 200 == status
-                await asyncio.to_thread(check_with_promtool, text)
-            assert 404 == (await get("/metrics/node?node=x"))[0]
-            assert 503 == (await get("/metrics/cadvisor?node=g-1"))[0]
-            assert "tiphys_lab_speed 60.0" in (await get("/metrics"))[1]
+            yield get
     finally:
         await runner.cleanup()
 
 
-def check_with_promtool(text: str) -> None:
-    """Have Prometheus' own tool read a page, where it is installed.
+async def test_the_endpoint_answers_by_node_and_a_lost_one_does_not(tmp_path: Path) -> None:
+    """200 for pages, 404 for an unknown node, 503 for a lost one."""
+    async with answering(tmp_path) as get:
+        assert {200} == {(await get(path))[0] for path in PATHS}
+        assert 404 == (await get("/metrics/node?node=x"))[0]
+        assert 503 == (await get("/metrics/cadvisor?node=g-1"))[0]
+        assert "tiphys_lab_speed 60.0" in (await get("/metrics"))[1]
 
-    It also lints: MemTotal and its like are not snake_case, in the real node-exporter neither.
-    """
-    if shutil.which("promtool") is None:
-        return
+
+@needs_promtool
+async def test_prometheus_own_tool_finds_nothing_wrong_with_the_pages(tmp_path: Path) -> None:
+    """It also lints: MemTotal and the like are no snake_case, in the real node-exporter neither."""
+    async with answering(tmp_path) as get:
+        for path in PATHS:
+            _, text = await get(path)
+            assert [] == await asyncio.to_thread(complaints, text), path
+
+
+def complaints(text: str) -> list[str]:
+    """Return what promtool says of a page."""
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
     )
-    complaints = [
-        line for line in (done.stdout + done.stderr).splitlines() if "snake_case" not in line
-    ]
-    assert [] == complaints
+    return [line for line in (done.stdout + done.stderr).splitlines() if "snake_case" not in line]
 
 
-def test_the_prometheus_configuration_names_every_node_and_passes_promtool(
-    tmp_path: Path,
-) -> None:
+def test_the_prometheus_configuration_names_every_node() -> None:
     """Targets are node names; relabelling sends them all to one port."""
     text = scrapes.config(port=1234, nodes=["a-0", "a-1"])
     jobs = {job["job_name"]: job for job in yaml.safe_load(text)["scrape_configs"]}
     assert {"kubelet", "node-exporter", "kube-state-metrics", "tiphys-lab"} == jobs.keys()
     assert ["a-0", "a-1"] == jobs["kubelet"]["static_configs"][0]["targets"]
-    if shutil.which("promtool"):
-        path = tmp_path / "prometheus.yml"
-        path.write_text(text)
-        subprocess.run(["promtool", "check", "config", path], check=True, capture_output=True)
+
+
+@needs_promtool
+def test_the_prometheus_configuration_is_one(tmp_path: Path) -> None:
+    """As Prometheus' own tool reads it."""
+    path = tmp_path / "prometheus.yml"
+    path.write_text(scrapes.config(port=1234, nodes=["a-0", "a-1"]))
+    subprocess.run(["promtool", "check", "config", path], check=True, capture_output=True)
 
 
 def test_gpu_groups_export_their_gpus() -> None:
