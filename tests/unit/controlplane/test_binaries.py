@@ -165,6 +165,19 @@ def test_what_is_left_out_need_not_be_there(programs_alone: Path) -> None:
     assert ("", "") == (found.workflow_controller, found.argo_manifests)
 
 
+def test_a_command_line_that_lies_there_is_not_built(
+    programs_alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is Go needed then; of what does not lie there it says so."""
+    monkeypatch.setenv("PATH", "")
+    helm = programs_alone / "helm"
+    helm.touch(mode=0o755)
+
+    assert helm == binaries.command_line(tools.helm(), "helm")
+    with pytest.raises(errors.SetupError, match="no `go` on PATH"):
+        binaries.command_line(tools.kubernetes(KUBERNETES), "kubectl")
+
+
 def test_prebuilt_programs_are_listed_with_the_version_that_they_say(
     programs_alone: Path, tmp_path: Path
 ) -> None:
