@@ -67,6 +67,14 @@ class Keeper:
 
     async def run(self) -> None:
         """Keep them until cancelled."""
+        try:
+            await self._keep()
+        finally:
+            # Whoever leads next measures it; an alert on what this replica saw would never end.
+            for kind in CONFIGURATIONS:
+                self._measured.webhook_exposed.labels(kind).set(0)
+
+    async def _keep(self) -> None:
         while True:
             pause_s = LOOK_S
             try:
@@ -166,17 +174,18 @@ class Keeper:
                     {"op": "add", "path": f"{at}/clientConfig/{key}", "value": value}
                     for key, value in differing.items()
                 ]
+        # Also where certificates are shown again: what was measured before holds no more.
+        self._measured.webhook_exposed.labels(kind).set(exposed)
         if uncertified:
             changes += self._exposure(known, kind, exposed=exposed)
         if changes:
             self._election.fence()
             await self._api.patch(path, changes, content_type=apis.JSON_PATCH)
-            log.info("set caBundle and path", configuration=kind, secret_path=uncertified)
+            log.info("wrote to a webhook configuration", configuration=kind, changes=len(changes))
         return True
 
     def _exposure(self, known: apis.Object, kind: str, *, exposed: bool) -> list[dict[str, object]]:
         """Tell who reaches a webhook without client certificates; return what is to be noted."""
-        self._measured.webhook_exposed.labels(kind).set(exposed)
         if exposed:
             log.warning("any pod reaches the webhook: no network policy holds", configuration=kind)
         noted = str(exposed).lower()

@@ -342,6 +342,28 @@ async def test_a_webhook_that_any_pod_reaches_is_noted_until_none_does(
             assert float(exposed) == measured._value.get()
 
 
+async def test_what_was_measured_ends_with_the_mode_and_with_the_term(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock],
+) -> None:
+    """Nobody tries any more, so an alert on the last value would never end."""
+    cluster, keeper, _ = kept
+    keeper._reached = _exposed
+    kind = next(iter(trusts.CONFIGURATIONS))
+    measured = keeper._measured.webhook_exposed.labels(kind)
+    configured(cluster, paths.NONE, {"service": SERVICE})
+    await keeper.once()
+    assert 1.0 == measured._value.get()
+    configured(cluster, paths.REQUIRED, {"service": {**SERVICE, "path": "/mutate"}})
+    await keeper.once()
+    assert 0.0 == measured._value.get()
+    measured.set(1)
+    running = asyncio.ensure_future(keeper.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert 0.0 == measured._value.get()
+
+
 async def _unexposed(host: str, port: int) -> bool:
     return False
 
