@@ -1,6 +1,7 @@
 """Whose name a process speaks in: the ServiceAccount of its pod, or a person's kubeconfig."""
 
 import base64
+import binascii
 import dataclasses
 import os
 import ssl
@@ -15,6 +16,16 @@ from tiphys.models.domain import errors
 from tiphys.operator import programs
 
 MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+UNUSABLE = (
+    OSError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    UnicodeDecodeError,
+    binascii.Error,
+    yaml.YAMLError,
+)
+"""What comes of reading a kubeconfig that somebody spoiled."""
 REREAD_S = 60.0
 """A projected token lives an hour and is renewed at 80 % of that; client-go re-reads as often."""
 
@@ -142,6 +153,7 @@ def person(*paths: Path, named: str = "") -> Person:
         )
         chosen, _ = _named(configs, "context", wanted)
         cluster, where = _named(configs, "cluster", chosen["cluster"])
+        server = cluster["server"]
         context = ssl.create_default_context(
             cafile=_beside(where, cluster.get("certificate-authority")),
             cadata=_text(cluster.get("certificate-authority-data")),
@@ -153,14 +165,14 @@ def person(*paths: Path, named: str = "") -> Person:
         bearer = user.get("token", "")
         if "tokenFile" in user:
             bearer = Path(_beside(where, user["tokenFile"]) or "").read_text().strip()
-    except (OSError, KeyError, TypeError, AttributeError, yaml.YAMLError, ssl.SSLError) as error:
+    except UNUSABLE as error:
         listed = os.pathsep.join(map(str, paths))
         why = error.args[0] if isinstance(error, KeyError) else error
         raise errors.InputError(
             f"{listed} is no kubeconfig that can be used: {type(error).__name__}: {why}"
         ) from error
     return Person(
-        server=cluster["server"],
+        server=server,
         context=context,
         bearer=bearer,
         namespace=chosen.get("namespace", "default"),

@@ -137,5 +137,5 @@ def decode(noted: Mapping[str, str]) -> Legacy:
             held_s={str(uid): max(0.0, float(spent_s)) for uid, spent_s in held.items()},
             given_back={str(task): max(0, int(count)) for task, count in counts.items()},
         )
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise errors.InputError(f"Lease {NAME}: {error}") from error

@@ -72,6 +72,7 @@ async def test_it_is_written_only_where_something_differs() -> None:
         {legacies.HELD: "[1]"},
         {legacies.HELD: '{"u": "long"}'},
         {legacies.GIVEN_BACK: '{"t": null}'},
+        {legacies.GIVEN_BACK: '{"t": Infinity}'},
     ],
 )
 async def test_what_cannot_be_read_counts_as_nothing(noted: dict[str, str]) -> None:

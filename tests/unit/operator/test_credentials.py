@@ -10,6 +10,8 @@ from aiohttp import test_utils, web
 from tiphys.models.domain import errors
 from tiphys.operator import apis, credentials
 
+CA = "certificate-authority-data"
+
 
 def a_kubeconfig(folder: Path, server: str = "https://one", **user: Any) -> Path:
     """Write a kubeconfig with two contexts, `one` being the current one."""
@@ -56,6 +58,35 @@ def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
     found = credentials.find(None, {"KUBECONFIG": listed})
     assert ("https://two", "from-file") == (found.server, found.token(0.0))
     assert "https://one" == credentials.find(None, {"KUBECONFIG": listed}, context="one").server
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"users: \xff\xfe", "UnicodeDecodeError"),
+        (b"[1]", "AttributeError"),
+        (b"{contexts: [], current-context: one}", "no context 'one'; there are: none"),
+    ],
+)
+def test_a_spoiled_kubeconfig_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    """In one sentence, whatever is wrong with it."""
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    with pytest.raises(errors.InputError, match=f"{path} is no kubeconfig .*{said}"):
+        credentials.find(path)
+
+
+@pytest.mark.parametrize("cluster", [{}, {"server": "https://one", CA: "no base64"}])
+def test_a_cluster_that_cannot_be_called_is_refused(
+    tmp_path: Path, cluster: dict[str, str]
+) -> None:
+    """It has no address, or an authority that is none."""
+    path = a_kubeconfig(tmp_path)
+    written = yaml.safe_load(path.read_text())
+    written["clusters"][0]["cluster"] = cluster
+    path.write_text(yaml.safe_dump(written))
+    with pytest.raises(errors.InputError, match="is no kubeconfig that can be used"):
+        credentials.find(path)
 
 
 def test_a_program_may_give_the_token(tmp_path: Path) -> None:
