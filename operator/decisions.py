@@ -18,6 +18,7 @@ from tiphys.operator import (
     assumptions,
     caches,
     clocks,
+    holds,
     objects,
     optins,
     policies,
@@ -238,11 +239,9 @@ class Decider:
             return _passed(held, "its Argo clocks leave no time to wait")
         if not self._led():
             return _passed(held, "no leader lives that would open its gate")
-        if answer.kind is plans.HoldKind.ROOM:
-            default = "kube-scheduler would try it again and again until a node has room"
-        else:
-            default = "kube-scheduler would start it now, before those"
-        return dataclasses.replace(held, verdict=decisions.Verdict.GATE, default=default)
+        return dataclasses.replace(
+            held, verdict=decisions.Verdict.GATE, default=holds.default(answer.kind)
+        )
 
 
 def _passed(decision: decisions.Decision, reason: str) -> decisions.Decision:

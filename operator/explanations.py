@@ -153,19 +153,13 @@ class Desk:
             "saw": _saw(waiting),
             "candidates": [{"group": c.group, "why": c.why} for c in candidates],
             "masked": [{"group": m.group, "why": m.why} for m in masked],
-            "default": _default(hold.kind),
+            "default": holds.default(hold.kind),
             "snapshot": {
                 "version": standing.snapshot_version,
                 "ageS": standing.snapshot_age_s,
                 "at": standing.at,
             },
         }
-
-
-def _default(kind: str) -> str:
-    if kind == "room":
-        return "kube-scheduler would try it again and again until a node has room"
-    return "kube-scheduler would start it now, before those that go first here"
 
 
 def _saw(waiting: snapshots.Waiting) -> Json:

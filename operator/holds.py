@@ -127,3 +127,10 @@ class Holds:
         """Return what the last plan said of the gated pods of a Workflow, in order of rank."""
         found = [s for s in self._standing.values() if s.planned.waiting.pod.workflow_uid == uid]
         return sorted(found, key=lambda each: each.hold.rank)
+
+
+def default(kind: plans.HoldKind) -> str:
+    """Return in words what kube-scheduler alone would do with a pod that is held for this."""
+    if kind is plans.HoldKind.ROOM:
+        return "kube-scheduler would try it again and again until a node has room"
+    return "kube-scheduler would start it now, before those that go first here"

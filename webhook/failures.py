@@ -27,7 +27,7 @@ class Kind(enum.StrEnum):
     """An answer for another admission."""
     EXPIRED = "expired"
     MISMATCH = "mismatch"
-    """A decision for another pod, or one that contradicts this one."""
+    """A decision for another pod, one that contradicts this one, or no room on the pod for one."""
     OVERWRITTEN = "overwritten"
     """Another webhook changed after us what we had written."""
     INTERNAL = "internal"

@@ -206,7 +206,8 @@ def _value(
     bounds: Mapping[str, float] = types.MappingProxyType({}),
 ) -> object:
     if isinstance(hint, types.UnionType):
-        return None if value is None else _value(typing.get_args(hint)[0], value, where=where)
+        given = typing.get_args(hint)[0]
+        return None if value is None else _value(given, value, where=where, bounds=bounds)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _build(hint, value, where=where)
     if typing.get_origin(hint) is tuple:
