@@ -19,10 +19,6 @@ class SimClock:
         """Return the simulated seconds since the epoch."""
         return (self.wall() - self.epoch) * self.speed
 
-    def wall_at(self, sim_s: float) -> float:
-        """Return the wall time (unix seconds) at which the simulation reaches `sim_s`."""
-        return self.epoch + sim_s / self.speed
-
     def wall_duration(self, sim_s: float) -> float:
         """Return how many wall seconds `sim_s` simulated seconds take."""
         return sim_s / self.speed

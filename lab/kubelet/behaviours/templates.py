@@ -73,11 +73,6 @@ def main_names(template: Template) -> list[str]:
     return [container["name"] for container in containers] if containers else [pods.MAIN]
 
 
-def sidecar_names(template: Template) -> list[str]:
-    """Return the names of the user's sidecars."""
-    return [sidecar["name"] for sidecar in template.get("sidecars") or []]
-
-
 def dependencies(template: Template, container: str) -> list[str]:
     """Return the containers of a set that must end well before `container` starts."""
     for entry in (template.get("containerSet") or {}).get("containers") or []:

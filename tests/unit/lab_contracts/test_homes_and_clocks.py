@@ -38,5 +38,11 @@ def test_simulated_time_runs_speed_times_faster() -> None:
     """Ten wall seconds at speed 60 are 600 simulated ones, and back."""
     clock = clocks.SimClock(speed=60.0, epoch=1000.0, wall=lambda: 1010.0)
     assert clock.now_s() == 600.0
-    assert clock.wall_at(600.0) == 1010.0
     assert clock.wall_duration(30.0) == 0.5
+
+
+def test_times_are_written_and_read_as_kubernetes_does() -> None:
+    """Whole seconds of UTC, and microseconds in Leases."""
+    assert "2026-11-30T08:00:01Z" == clocks.timestamp(1_796_025_601.9)
+    assert "2026-11-30T08:00:01.250000Z" == clocks.micro_timestamp(1_796_025_601.25)
+    assert 1_796_025_601.0 == clocks.unix_s("2026-11-30T08:00:01Z")
