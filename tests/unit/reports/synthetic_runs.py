@@ -215,6 +215,16 @@ def a_busy_run(*, workflows=16, tasks=22, nodes=4, seed=1, speed=60.0, oom_share
     )
 
 
+def too_fast(*, latency_s=0.5, **more):
+    """Return the records of a run for which half a second of a create was too much."""
+    calls = [
+        a_call(0, "create", "workflows", "wf-0"),
+        *calls_of(a_pod())[1:],
+        a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=latency_s),
+    ]
+    return a_run(calls=sorted(calls, key=lambda call: call.at), **more)
+
+
 def samples_of(pods, *, nodes, speed):
     """Return one sample a wall second of each node, from the pods that run there."""
     end = max(pod.ended_at for pod in pods)

@@ -60,12 +60,7 @@ def test_every_run_is_told_with_its_seed_and_speed(stage, tmp_path):
 
 def test_means_of_doubtful_runs_are_marked(stage, tmp_path):
     """A control plane that was too slow says nothing about who schedules better."""
-    calls = [
-        a.a_call(0, "create", "workflows", "wf-0"),
-        *a.calls_of(a.a_pod())[1:],
-        a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=30.0),
-    ]
-    stage.run = a.a_run(calls=sorted(calls, key=lambda call: call.at))
+    stage.run = a.too_fast(latency_s=30.0)
     output = bench(tmp_path, "--seeds", "1", "--load", "light")
     assert 3 == results(tmp_path)["light.doubtful_runs"]
     assert "does not count (default, fifo_gates, tiphys ran INVALID): mean completion" in output

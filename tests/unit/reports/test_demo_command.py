@@ -97,19 +97,9 @@ def test_a_pod_that_is_unaccounted_for_fails_the_demo(stage, tmp_path):
         demo(tmp_path)
 
 
-def too_fast(**more):
-    """Return the records of a run for which half a second of a create was too much."""
-    calls = [
-        a.a_call(0, "create", "workflows", "wf-0"),
-        *a.calls_of(a.a_pod())[1:],
-        a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=0.5),
-    ]
-    return a.a_run(calls=sorted(calls, key=lambda call: call.at), **more)
-
-
 def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path, monkeypatch):
     """Half the speed at most, ready to be pasted with what else was asked, and the time."""
-    stage.run = too_fast()
+    stage.run = a.too_fast()
     monkeypatch.setenv("TIPHYS_KUBERNETES", "v1.34.4")
     output = demo(tmp_path)
     into = tmp_path / "reports"
@@ -123,7 +113,7 @@ def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path, monkeyp
 
 def test_a_demo_that_would_take_hours_is_not_proposed(stage, tmp_path):
     """Then the machine has to become free."""
-    stage.run = too_fast(workflows=[a.a_workflow(ended_s=30_000.0)])
+    stage.run = a.too_fast(workflows=[a.a_workflow(ended_s=30_000.0)])
     output = demo(tmp_path)
     assert "free this machine of other work and repeat the same" in output
     assert "would take about 1.5 hours" in output

@@ -47,19 +47,9 @@ def test_table_json_results_and_page_are_written(lab, tmp_path):
     assert a.a_run().record.command == figures["command"]
 
 
-def too_fast(**more):
-    """Return the records of a run for which half a second of a create was too much."""
-    calls = [
-        a.a_call(0, "create", "workflows", "wf-0"),
-        *a.calls_of(a.a_pod())[1:],
-        a.a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=0.5),
-    ]
-    return a.a_run(calls=sorted(calls, key=lambda call: call.at), **more)
-
-
 def test_an_invalid_run_is_marked_in_the_table(lab, tmp_path):
     """It is still shown: a person may want to know why."""
-    written_runs.write(lab, too_fast())
+    written_runs.write(lab, a.too_fast())
     output = measure(tmp_path)
     said = " ".join(output.split())
     assert "INVALID run: the control plane was too slow for speed 60" in said
@@ -76,7 +66,7 @@ def test_an_invalid_run_is_marked_in_the_table(lab, tmp_path):
 
 def test_a_steered_run_is_repeated_with_tiphys_in_it(lab, tmp_path):
     """A lab begins empty: without these lines the repetition would be one of the other arm."""
-    written_runs.write(lab, too_fast())
+    written_runs.write(lab, a.too_fast())
     output = measure(tmp_path, "--arm", "tiphys")
     place = output.index("up -n test --speed 11")
     for line in (
@@ -93,7 +83,7 @@ def test_a_slower_run_is_given_the_time_that_it_needs(lab, tmp_path):
     """Its limit would end it otherwise, since time that runs slower takes longer."""
     command = "python -m lab run genomics --limit 900 --seed 1"
     ended = [a.a_workflow(ended_s=15_000.0)]
-    written_runs.write(lab, too_fast(workflows=ended, command=command))
+    written_runs.write(lab, a.too_fast(workflows=ended, command=command))
     output = measure(tmp_path)
     assert "repeat it in a slower lab (about 23 min)" in output
     assert f"  {invocations.lab()} run genomics --seed 1 --limit 2800\n" in output
@@ -108,7 +98,7 @@ def test_a_slower_run_is_given_the_time_that_it_needs(lab, tmp_path):
 )
 def test_nobody_is_sent_to_a_run_of_hours(lab, tmp_path, more, why):
     """What is too slow for any sensible speed has to become free."""
-    written_runs.write(lab, too_fast(**more))
+    written_runs.write(lab, a.too_fast(**more))
     output = measure(tmp_path)
     assert "free this machine of other work and repeat the same" in output
     assert why in output
