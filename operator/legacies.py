@@ -88,10 +88,11 @@ class Keeper:
             await self._clock.sleep(WRITE_S)
             try:
                 await self.once()
+            except apis.AnswerError as error:
+                # Before the fence's error: 404 and 409 are stale too, and no reason to end.
+                log.info("legacy was not written", error=str(error))
             except errors.StaleError:
                 return
-            except errors.TiphysError as error:
-                log.info("legacy was not written", error=str(error))
 
     async def once(self) -> bool:
         """Write what differs; say whether anything did."""

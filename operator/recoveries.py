@@ -134,6 +134,11 @@ class Recovery:
         except (apis.NotFoundError, apis.ConflictError):
             self._counted.recoveries.labels("vanished").inc()
             return 0
+        except (apis.ForbiddenError, apis.InvalidError) as error:
+            # Somebody's policy is against it: that concerns this pod, not those behind it.
+            self._counted.recoveries.labels("refused").inc()
+            log.info("pod may not be given back", pod=pod.key, error=str(error))
+            return 0
         self.times[key] = self.times.pop(key, 0) + 1
         while len(self.times) > MOST_KNOWN:
             self.times.popitem(last=False)

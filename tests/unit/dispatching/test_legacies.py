@@ -1,9 +1,11 @@
 """What a leader leaves in the cluster, and what the next one makes of it."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from tests.fakes import clocks
 from tests.unit.dispatching import builders
 from tiphys.models.domain import errors
 from tiphys.operator import apis, legacies
@@ -79,6 +81,25 @@ async def test_what_cannot_be_read_counts_as_nothing(noted: dict[str, str]) -> N
     """Dispatch begins all the same."""
     assert legacies.Legacy() == await a_keeper(Api(noted), legacies.Legacy()).read()
     assert legacies.Legacy() == await a_keeper(Api(), legacies.Legacy()).read()
+
+
+async def test_an_answer_that_is_no_ends_nothing_and_a_closed_fence_does() -> None:
+    """409 says that somebody else wrote, not that this replica leads no more."""
+    said: list[Exception] = [apis.ConflictError("modified", status=409), errors.StaleError("over")]
+
+    class Failing(Api):
+        async def call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+            self.writes += 1
+            raise said[self.writes - 1]
+
+    api, clock = Failing(), clocks.Clock()
+    keeper = a_keeper(api, legacies.Legacy(held_s={"u1": 60.0}))
+    keeper._clock = clock
+    task = asyncio.ensure_future(keeper.run())
+    await clock.advance(legacies.WRITE_S)
+    assert (1, False) == (api.writes, task.done())
+    await clock.advance(legacies.WRITE_S)
+    assert (2, True) == (api.writes, task.done())
 
 
 def test_it_fits_into_an_object() -> None:

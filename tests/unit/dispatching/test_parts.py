@@ -26,6 +26,7 @@ from tiphys.models.policies import builtins
 from tiphys.models.wire import keys, stamps
 from tiphys.operator import (
     adoptions,
+    apis,
     assumptions,
     caches,
     conditions,
@@ -281,6 +282,34 @@ async def test_only_a_word_that_our_key_signed_gives_a_pod_back(ours: bool) -> N
     second.begin(first.times)
     assert [ours, False] == [bool(await second.once()), bool(await second.once())]
     assert (["a", "a"] if ours else []) == api.deleted
+
+
+async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_being_given_back() -> None:
+    """Somebody's admission policy refuses it, in every look anew."""
+    ring = keys.Ring(keys=(keys.generate(not_before=built.AT - 60, not_after=built.AT + 3600),))
+    cached = built.filled(built.a_node("other"))
+    run = built.a_run("a", "b")
+    tasks = tuple(
+        dataclasses.replace(each, state=workflows.TaskState.PENDING) for each in run.workflow.tasks
+    )
+    workflow = dataclasses.replace(run.workflow, tasks=tasks)
+    cached.workflows.put("genomics/exome", dataclasses.replace(run, workflow=workflow))
+    for name in ("a", "b"):
+        stuck = a_stuck()
+        pod = dataclasses.replace(stuck.pod, name=name, uid=f"uid-{name}", node_id=f"exome-{name}")
+        named = dataclasses.replace(stuck, pod=pod)
+        named = words.signed(named, ring, issued_at=built.AT, placement=MISPLACED.placement)
+        cached.pods.put(f"genomics/{name}", named)
+
+    class Refusing(_Deleting):
+        async def delete(self, path: str, *, body: object | None = None) -> None:
+            if path.endswith("/a"):
+                raise apis.ForbiddenError("a policy denies it", status=403)
+            await super().delete(path, body=body)
+
+    api = Refusing()
+    assert 1 == await a_recovery(cached, api, ring, at=built.AT + 60).once()
+    assert ["b"] == api.deleted
 
 
 @pytest.mark.parametrize(
