@@ -1,7 +1,7 @@
 """Gated pods that the caches do not hold, since they cannot be read, are opened: nobody would else.
 
 A slow look at metadata alone, once a minute; what two looks in a row find, and the caches do not
-know, is opened without a decision.
+know, is opened without a decision, unless its gate was set by hand: a guard keeps us from those.
 """
 
 from collections.abc import Callable
@@ -44,10 +44,11 @@ class Strays:
             await self._clock.sleep(LOOK_S)
             try:
                 await self.once()
+            except apis.AnswerError as error:
+                # Before the fence's error: pages that expired are stale too, and no reason to end.
+                log.info("strays were not looked for", error=str(error))
             except errors.StaleError:
                 return
-            except errors.TiphysError as error:
-                log.info("strays were not looked for", error=str(error))
 
     async def once(self) -> int:
         """Open what nobody knows for the second time; return how many."""
@@ -72,11 +73,15 @@ class Strays:
         try:
             pod = await self._api.get(path)
             patch = patches.opening(pod) if pod["metadata"]["uid"] == uid else []
-            if not patch:
+            if not patch or not patches.steered(pod):
                 return 0
             self._fence()
             await self._api.patch(path, patch, content_type=apis.JSON_PATCH)
         except (apis.NotFoundError, apis.ConflictError):
+            return 0
+        except (apis.ForbiddenError, apis.InvalidError) as error:
+            # That concerns this pod, not those behind it.
+            log.warning("gate may not be opened", path=path, error=str(error))
             return 0
         self._counted.opened.labels(tallies.How.NEVER).inc()
         log.warning("opened the gate of a pod that cannot be read", path=path)

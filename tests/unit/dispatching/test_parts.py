@@ -10,12 +10,14 @@ from typing import Any
 import prometheus_client
 import pytest
 
+from tests.fakes import clocks
 from tests.unit.dispatching import builders, words
 from tests.unit.operator import builders as built
 from tiphys.models.domain import (
     amounts,
     clusters,
     decisions,
+    errors,
     pods,
     settings,
     snapshots,
@@ -470,3 +472,51 @@ async def test_a_gated_pod_that_the_caches_do_not_hold_is_opened_at_the_second_l
     known = builders.a_seen()
     cached.pods.put(known.pod.key, known)
     assert [0, 0] == [await found.once(), await found.once()]
+
+
+async def test_a_stray_gate_that_is_not_ours_to_open_stays_and_keeps_no_other_shut() -> None:
+    """Set by hand, or kept by somebody's policy; and pages that expired do not end the looks."""
+    fresh = builders.a_raw_pod
+
+    class Several(Listing):
+        async def pages(self, path: str, **options: Any) -> Any:
+            yield {"items": [{"metadata": each["metadata"]} for each in made.values()]}
+
+        async def get(self, path: str) -> dict[str, Any]:
+            return made[path.rpartition("/")[2]]
+
+        async def patch(self, path: str, body: object, **options: Any) -> dict[str, Any]:
+            name = path.rpartition("/")[2]
+            tried.append(name)
+            if name == "denied":
+                raise apis.ForbiddenError("a policy denies it", status=403)
+            return made[name]
+
+    tried: list[str] = []
+    made = {
+        name: fresh(metadata__name=name, metadata__uid=f"{place}")
+        for place, name in enumerate(("denied", "by-hand", "ours"))
+    }
+    for mark in ("annotations", "labels"):
+        made["by-hand"]["metadata"][mark] = {}
+    api, clock = Several(None), clocks.Clock(built.AT)
+    found = strays.Strays(
+        api,  # type: ignore[arg-type]
+        built.filled(built.a_node("n")),
+        fence=lambda: None,
+        clock=clock,
+        counted=counted(),
+    )
+    assert [0, 1] == [await found.once(), await found.once()]
+    assert ["denied", "ours"] == tried
+    said: list[Exception] = [apis.GoneError("expired", status=410), errors.StaleError("over")]
+
+    async def failing() -> int:
+        raise said.pop(0)
+
+    found.once = failing  # type: ignore[method-assign]
+    task = asyncio.ensure_future(found.run())
+    await clock.advance(strays.LOOK_S)
+    assert not task.done()
+    await clock.advance(strays.LOOK_S)
+    assert task.done()
