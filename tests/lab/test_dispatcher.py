@@ -2,8 +2,14 @@
 
 import asyncio
 import base64
+import contextlib
+import dataclasses
 import json
 import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
 
 from lab import apis, homes
 from lab.controlplane import manifests
@@ -23,31 +29,78 @@ def _let_go_at(pod: apis.Object) -> float:
     return stamps.decode(pod["metadata"]["annotations"][decisions.RELEASE_ANNOTATION]).issued_at
 
 
-async def _make(api: apis.Api, namespace: str, pods: list[apis.Object]) -> None:
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    await asyncio.gather(*(api.create(path, pod) for pod in pods))
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A namespace with one Workflow that no controller looks after."""
+
+    api: apis.Api
+    name: str
+    uid: str
+    """Of the Workflow."""
+
+    def a_pod(self, name: str, **spec: Any) -> apis.Object:
+        """Return a gated pod of the Workflow; keyword arguments as of `gates.a_gated_pod`."""
+        return gates.a_gated_pod(name, "wf", self.uid, **spec)
+
+    async def make(self, *pods: apis.Object) -> None:
+        """Create pods, all at once."""
+        path = f"/api/v1/namespaces/{self.name}/pods"
+        await asyncio.gather(*(self.api.create(path, pod) for pod in pods))
+
+    async def delete(self, *names: str) -> None:
+        """Delete pods without grace, all at once."""
+        path = f"/api/v1/namespaces/{self.name}/pods"
+        params = {"gracePeriodSeconds": "0"}
+        await asyncio.gather(
+            *(self.api.call("DELETE", f"{path}/{name}", params=params) for name in names)
+        )
+
+    async def pods(self) -> dict[str, apis.Object]:
+        """Return all pods by name."""
+        return await gates.pods_of(self.api, self.name)
+
+    async def open(self) -> set[str]:
+        """Return the names of the pods whose gate is open."""
+        return await gates.open_pods(self.api, self.name)
+
+    async def opened(self, count: int, *, within_s: float) -> set[str]:
+        """Wait until so many gates are open and return whose."""
+
+        async def enough() -> set[str]:
+            found = await self.open()
+            return found if len(found) >= count else set()
+
+        return await polls.until(enough, within_s=within_s)
 
 
-async def _delete(api: apis.Api, namespace: str, name: str) -> None:
-    await api.call(
-        "DELETE",
-        f"/api/v1/namespaces/{namespace}/pods/{name}",
-        params={"gracePeriodSeconds": "0"},
-    )
+@pytest.fixture
+async def space(tiny_api: apis.Api) -> Space:
+    """Return a namespace that opted in, with a Workflow; `tiny_api` deletes it."""
+    name = await gates.a_namespace(tiny_api)
+    return Space(api=tiny_api, name=name, uid=await gates.a_workflow(tiny_api, name, "wf"))
 
 
-async def _open(api: apis.Api, namespace: str, count: int, *, within_s: float) -> set[str]:
-    """Wait until so many gates are open and return whose."""
+async def _a_policy(api: apis.Api, *, mode: str, burst: int) -> None:
+    """Create a policy for all that opens so many gates at a time when it does not steer."""
+    policy = {
+        "apiVersion": "tiphys.dev/v1alpha1",
+        "kind": "SchedulingPolicy",
+        "metadata": {"name": "all"},
+        "spec": {"mode": mode, "gate": {"openBurst": burst}},
+    }
+    await api.create(gates.POLICIES, policy)
 
-    async def enough() -> set[str]:
-        found = await gates.open_pods(api, namespace)
-        return found if len(found) >= count else set()
 
-    return await polls.until(enough, within_s=within_s)
+@contextlib.asynccontextmanager
+async def _dispatching(home: homes.Home, **dispatch: object) -> AsyncIterator[gates.Operator]:
+    """Run one replica that leads and dispatches; settings of `dispatch` as in its file."""
+    with gates.operator(home, **dispatch) as running:
+        await gates.dispatching(running)
+        yield running
 
 
 async def test_a_more_important_pod_goes_first_and_nobody_is_released_without_room(
-    tiny: homes.Home, tiny_api: apis.Api
+    tiny: homes.Home, tiny_api: apis.Api, space: Space
 ) -> None:
     """Sixteen cores take four pods of four; freed room goes to the higher PriorityClass."""
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -60,26 +113,17 @@ async def test_a_more_important_pod_goes_first_and_nobody_is_released_without_ro
             "preemptionPolicy": "Never",
         }
         await tiny_api.apply(f"{classes}/{name}", body)
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
-        first = [gates.a_gated_pod(f"first-{n}", "wf", uid) for n in range(4)]
-        await _make(tiny_api, space, first)
-        await _open(tiny_api, space, 4, within_s=20)
-        low = [
-            gates.a_gated_pod(f"low-{n}", "wf", uid, priorityClassName="t-low") for n in range(3)
-        ]
-        await _make(tiny_api, space, low)
-        await _make(
-            tiny_api, space, [gates.a_gated_pod("high", "wf", uid, priorityClassName="t-high")]
-        )
+    async with _dispatching(tiny):
+        await space.make(*(space.a_pod(f"first-{n}") for n in range(4)))
+        await space.opened(4, within_s=20)
+        await space.make(*(space.a_pod(f"low-{n}", priorityClassName="t-low") for n in range(3)))
+        await space.make(space.a_pod("high", priorityClassName="t-high"))
         await asyncio.sleep(1.5)
-        assert {f"first-{n}" for n in range(4)} == await gates.open_pods(tiny_api, space)
-        await _delete(tiny_api, space, "first-2")
-        found = await _open(tiny_api, space, 4, within_s=10)
+        assert {f"first-{n}" for n in range(4)} == await space.open()
+        await space.delete("first-2")
+        found = await space.opened(4, within_s=10)
         assert "high" in found
-        pods = await gates.pods_of(tiny_api, space)
+        pods = await space.pods()
         stamp = stamps.decode(pods["high"]["metadata"]["annotations"][decisions.RELEASE_ANNOTATION])
         assert decisions.Verdict.RELEASE is stamp.verdict
         assert pods["high"]["metadata"]["uid"] == stamp.pod_uid
@@ -87,55 +131,35 @@ async def test_a_more_important_pod_goes_first_and_nobody_is_released_without_ro
 
 
 async def test_a_pod_that_vanishes_is_dropped_and_the_others_go_on(
-    tiny: homes.Home, tiny_api: apis.Api
+    tiny: homes.Home, space: Space
 ) -> None:
     """Half of the pods are deleted while gates open; the other half all come through."""
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
+    async with _dispatching(tiny):
         names = [f"p{n:02}" for n in range(24)]
-        making = asyncio.ensure_future(
-            _make(
-                tiny_api,
-                space,
-                [gates.a_gated_pod(name, "wf", uid, cpu="1", seconds=2) for name in names],
-            )
-        )
-        await making
-        await asyncio.gather(*(_delete(tiny_api, space, name) for name in names[::2]))
+        await space.make(*(space.a_pod(name, cpu="1", seconds=2) for name in names))
+        await space.delete(*names[::2])
 
         async def through() -> bool:
-            found = await gates.pods_of(tiny_api, space)
+            found = await space.pods()
             return bool(found) and not any(gates.gated(pod) for pod in found.values())
 
         await polls.until(through, within_s=40)
-        assert names[1::2] == sorted(await gates.pods_of(tiny_api, space))
+        assert names[1::2] == sorted(await space.pods())
 
 
 async def test_a_policy_that_is_switched_off_opens_its_gates_some_at_a_time(
-    tiny: homes.Home, tiny_api: apis.Api
+    tiny: homes.Home, tiny_api: apis.Api, space: Space
 ) -> None:
     """With openBurst 4 no more than four pods of the last seconds have no node yet."""
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    policy = {
-        "apiVersion": "tiphys.dev/v1alpha1",
-        "kind": "SchedulingPolicy",
-        "metadata": {"name": "all"},
-        "spec": {"mode": "Enforce", "gate": {"openBurst": 4}},
-    }
-    await tiny_api.create(gates.POLICIES, policy)
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
-        pods = [gates.a_gated_pod(f"p{n:02}", "wf", uid, seconds=1) for n in range(16)]
-        await _make(tiny_api, space, pods)
-        await _open(tiny_api, space, 4, within_s=20)
+    await _a_policy(tiny_api, mode="Enforce", burst=4)
+    async with _dispatching(tiny):
+        await space.make(*(space.a_pod(f"p{n:02}", seconds=1) for n in range(16)))
+        await space.opened(4, within_s=20)
         await tiny_api.patch(f"{gates.POLICIES}/all", {"spec": {"mode": "Off"}})
         most = 0
         end = time.monotonic() + 60
         while True:
-            found = await gates.pods_of(tiny_api, space)
+            found = await space.pods()
             loose = [
                 p
                 for p in found.values()
@@ -152,25 +176,24 @@ async def test_a_policy_that_is_switched_off_opens_its_gates_some_at_a_time(
         assert most <= 5, "four, and one that may have been opened in turn just before"
 
 
-async def test_who_opts_out_waits_no_longer(tiny: homes.Home, tiny_api: apis.Api) -> None:
+async def test_who_opts_out_waits_no_longer(
+    tiny: homes.Home, tiny_api: apis.Api, space: Space
+) -> None:
     """Without the annotation on the namespace all of its gates open."""
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
-        pods = [gates.a_gated_pod(f"p{n}", "wf", uid) for n in range(8)]
-        await _make(tiny_api, space, pods)
-        await _open(tiny_api, space, 4, within_s=20)
+    async with _dispatching(tiny):
+        await space.make(*(space.a_pod(f"p{n}") for n in range(8)))
+        await space.opened(4, within_s=20)
         change = {"metadata": {"annotations": {"tiphys.dev/enabled": "false"}}}
-        await tiny_api.patch(f"/api/v1/namespaces/{space}", change)
-        await _open(tiny_api, space, 8, within_s=10)
+        await tiny_api.patch(f"/api/v1/namespaces/{space.name}", change)
+        await space.opened(8, within_s=10)
 
 
 async def test_words_that_anybody_wrote_onto_pods_keep_no_room(
-    tiny: homes.Home, tiny_api: apis.Api
+    tiny: homes.Home, tiny_api: apis.Api, space: Space
 ) -> None:
     """Idle pods of a namespace that never opted in claim to be released, in a year from now."""
-    other = await gates.a_namespace(tiny_api, **{"tiphys.dev/enabled": "false"})
+    silent = await gates.a_namespace(tiny_api, **{"tiphys.dev/enabled": "false"})
+    other = Space(api=tiny_api, name=silent, uid="none")
     stamp = stamps.encode(
         decisions.Decision(
             id="d-aaaaaaaaaaaaaaaaaaaa",
@@ -181,56 +204,36 @@ async def test_words_that_anybody_wrote_onto_pods_keep_no_room(
     ).decode()
     idle = []
     for n in range(8):
-        pod = gates.a_gated_pod(f"idle-{n}", "none", "none", schedulerName="nobody")
+        pod = other.a_pod(f"idle-{n}", schedulerName="nobody")
         del pod["spec"]["schedulingGates"], pod["metadata"]["ownerReferences"]
         pod["metadata"]["annotations"] = {decisions.RELEASE_ANNOTATION: stamp}
         idle.append(pod)
-    await _make(tiny_api, other, idle)
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
-        await _make(tiny_api, space, [gates.a_gated_pod(f"p{n}", "wf", uid) for n in range(4)])
-        await _open(tiny_api, space, 4, within_s=15)
+    await other.make(*idle)
+    async with _dispatching(tiny):
+        await space.make(*(space.a_pod(f"p{n}") for n in range(4)))
+        await space.opened(4, within_s=15)
 
 
 async def test_openings_that_can_never_bind_do_not_keep_the_others_shut(
-    tiny: homes.Home, tiny_api: apis.Api
+    tiny: homes.Home, tiny_api: apis.Api, space: Space
 ) -> None:
     """With openBurst 2 and two such pods the third opens 10 s later, not never."""
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    policy = {
-        "apiVersion": "tiphys.dev/v1alpha1",
-        "kind": "SchedulingPolicy",
-        "metadata": {"name": "all"},
-        "spec": {"mode": "Off", "gate": {"openBurst": 2}},
-    }
-    await tiny_api.create(gates.POLICIES, policy)
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
-        pods = [
-            gates.a_gated_pod(f"lost-{n}", "wf", uid, nodeSelector={"nobody": "has-this"})
-            for n in range(2)
-        ]
-        await _make(tiny_api, space, pods)
-        await _open(tiny_api, space, 2, within_s=20)
+    await _a_policy(tiny_api, mode="Off", burst=2)
+    async with _dispatching(tiny):
+        nowhere = {"nobody": "has-this"}
+        await space.make(*(space.a_pod(f"lost-{n}", nodeSelector=nowhere) for n in range(2)))
+        await space.opened(2, within_s=20)
         began = time.monotonic()
-        await _make(tiny_api, space, [gates.a_gated_pod("late", "wf", uid)])
-        await _open(tiny_api, space, 3, within_s=20)
+        await space.make(space.a_pod("late"))
+        await space.opened(3, within_s=20)
         assert time.monotonic() - began >= 5, "the burst is kept meanwhile"
 
 
-async def test_a_pod_that_no_node_can_take_is_not_held(
-    tiny: homes.Home, tiny_api: apis.Api
-) -> None:
+async def test_a_pod_that_no_node_can_take_is_not_held(tiny: homes.Home, space: Space) -> None:
     """Forty cores fit nowhere: kube-scheduler may say so itself."""
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
-        await _make(tiny_api, space, [gates.a_gated_pod("huge", "wf", uid, cpu="40")])
-        await _open(tiny_api, space, 1, within_s=10)
+    async with _dispatching(tiny) as running:
+        await space.make(space.a_pod("huge", cpu="40"))
+        await space.opened(1, within_s=10)
         said = [
             json.loads(line)
             for line in running.log.read_text().splitlines()
@@ -240,18 +243,14 @@ async def test_a_pod_that_no_node_can_take_is_not_held(
 
 
 async def test_a_pod_that_waits_is_told_why_on_itself_and_in_events(
-    tiny: homes.Home, tiny_api: apis.Api
+    tiny: homes.Home, tiny_api: apis.Api, space: Space
 ) -> None:
     """Condition PodScheduled says Unschedulable with the reason, an Event says it too."""
-    space = await gates.a_namespace(tiny_api)
-    uid = await gates.a_workflow(tiny_api, space, "wf")
-    with gates.operator(tiny) as running:
-        await gates.dispatching(running)
-        pods = [gates.a_gated_pod(f"p{n}", "wf", uid) for n in range(5)]
-        await _make(tiny_api, space, pods)
+    async with _dispatching(tiny):
+        await space.make(*(space.a_pod(f"p{n}") for n in range(5)))
 
         async def told() -> apis.Object | None:
-            found = await gates.pods_of(tiny_api, space)
+            found = await space.pods()
             for pod in found.values():
                 for condition in pod["status"].get("conditions", ()):
                     if condition.get("message", "").startswith("Tiphys: "):
@@ -263,7 +262,7 @@ async def test_a_pod_that_waits_is_told_why_on_itself_and_in_events(
         assert gates.gated(waiting)
 
         async def noted() -> set[str]:
-            found = await tiny_api.get(f"/api/v1/namespaces/{space}/events")
+            found = await tiny_api.get(f"/api/v1/namespaces/{space.name}/events")
             kinds = {
                 (item["involvedObject"]["kind"], item["reason"])
                 for item in found["items"]
@@ -282,12 +281,12 @@ async def test_a_pod_that_our_selector_keeps_unbound_is_given_back_twice_and_the
 
     Another with the same words, signed by nobody, is never touched. The next leader counts on.
     """
-    space = await gates.a_namespace(tiny_api)
-    await manifests.accounts_exist(tiny_api, [space])
+    namespace = await gates.a_namespace(tiny_api)
+    await manifests.accounts_exist(tiny_api, [namespace])
     for n in range(2):
         blocker = gates.a_gated_pod(f"busy-{n}", "none", "none", nodeSelector=dict(FAST))
         del blocker["spec"]["schedulingGates"], blocker["metadata"]["ownerReferences"]
-        await tiny_api.create(f"/api/v1/namespaces/{space}/pods", blocker)
+        await tiny_api.create(f"/api/v1/namespaces/{namespace}/pods", blocker)
     container = {"image": "busybox", "command": ["sleep", "1"]}
     container["resources"] = {"requests": {"cpu": "2", "memory": "64Mi"}}
     template = {"name": "work", "nodeSelector": dict(FAST), "container": container}
@@ -298,10 +297,9 @@ async def test_a_pod_that_our_selector_keeps_unbound_is_given_back_twice_and_the
         "suspend": True,
         "templates": [template],
     }
-    path = gates.WORKFLOWS.format(space)
+    path = gates.WORKFLOWS.format(namespace)
     uids: dict[str, list[str]] = {"lost": [], "forged": []}
-    with gates.operator(tiny, recoverAfter="1s", recoverMost=2) as running:
-        await gates.dispatching(running)
+    async with _dispatching(tiny, recoverAfter="1s", recoverMost=2):
         secret = await polls.until(lambda: _secret(tiny_api), within_s=20)
         ring = keys.read(secret)
         for name in uids:
@@ -312,26 +310,27 @@ async def test_a_pod_that_our_selector_keeps_unbound_is_given_back_twice_and_the
                 "spec": spec,
             }
             uid = (await tiny_api.create(path, body))["metadata"]["uid"]
-            stamp = _misplaced(f"{space}/{name}", uid)
+            stamp = _misplaced(f"{namespace}/{name}", uid)
             words = {decisions.ANNOTATION: stamp.decode()}
             if name == "lost":
                 words[decisions.SIGNATURE] = signatures.sign(ring, stamp, time.time())
             spoken = {"annotations": words, "labels": {decisions.LABEL: "true"}}
             change = {"suspend": False, "templates": [{**template, "metadata": spoken}]}
             await tiny_api.patch(f"{path}/{name}", {"spec": change})
-        await _watch(tiny_api, space, uids, for_s=45.0)
+        await _watch(tiny_api, namespace, uids, for_s=45.0)
     assert {"lost": 3, "forged": 1} == {name: len(seen) for name, seen in uids.items()}
-    with gates.operator(tiny, recoverAfter="1s", recoverMost=2) as running:
-        await gates.dispatching(running)
-        await _watch(tiny_api, space, uids, for_s=12.0)
+    async with _dispatching(tiny, recoverAfter="1s", recoverMost=2):
+        await _watch(tiny_api, namespace, uids, for_s=12.0)
     assert {"lost": 3, "forged": 1} == {name: len(seen) for name, seen in uids.items()}
 
 
-async def _watch(api: apis.Api, space: str, uids: dict[str, list[str]], *, for_s: float) -> None:
+async def _watch(
+    api: apis.Api, namespace: str, uids: dict[str, list[str]], *, for_s: float
+) -> None:
     """Note each uid that pods of these names have."""
     end = time.monotonic() + for_s
     while time.monotonic() < end:
-        found = await gates.pods_of(api, space)
+        found = await gates.pods_of(api, namespace)
         for name, seen in uids.items():
             if name in found and found[name]["metadata"]["uid"] not in seen:
                 seen.append(found[name]["metadata"]["uid"])
