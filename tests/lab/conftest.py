@@ -7,6 +7,7 @@ test is over.
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -22,6 +23,7 @@ from tests.lab import gates
 
 HERE = Path(__file__).parent
 LabMaker = Callable[..., homes.Home]
+Command = Callable[..., str]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -128,6 +130,19 @@ def make_lab(labs_root: Path, kubernetes: str) -> Iterator[LabMaker]:
 
     Keyword arguments are those of `states.Asked`.
     """
+    yield from _maker(kubernetes)
+
+
+@pytest.fixture(scope="module")
+def make_module_lab(labs_root: Path, kubernetes: str) -> Iterator[LabMaker]:
+    """Return the same for a lab that the tests of one file share.
+
+    A file that returns it from a fixture `lab` of its own has `api` and `tiphys` of that one.
+    """
+    yield from _maker(kubernetes)
+
+
+def _maker(kubernetes: str) -> Iterator[LabMaker]:
     made: list[homes.Home] = []
 
     def make(name: str, **asked: object) -> homes.Home:
@@ -148,6 +163,29 @@ async def api(lab: homes.Home) -> AsyncIterator[apis.Api]:
     """Return a client of the shared lab with all rights."""
     async with apis.Api(lab.kubeconfig) as client:
         yield client
+
+
+@pytest.fixture
+def tiphys(lab: homes.Home) -> Command:
+    """Return a function that runs the person's command line as the admin: `tiphys("status")`.
+
+    It must succeed; what it said is returned.
+    """
+
+    def run(*arguments: str) -> str:
+        ended = subprocess.run(
+            [gates.TIPHYS, *arguments],
+            env=gates.environment(KUBECONFIG=str(lab.kubeconfig)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert 0 == ended.returncode, ended.stdout
+        return ended.stdout
+
+    return run
 
 
 @pytest.fixture

@@ -5,12 +5,9 @@ like that of many a cluster, which has to be said too.
 """
 
 import base64
-import os
 import ssl
-import subprocess
-import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
@@ -19,7 +16,7 @@ import yaml
 
 from lab import apis, homes
 from lab.cli import installs
-from lab.controlplane import controls, labs, processes, states
+from lab.controlplane import controls
 from lab.installs import charts, helms
 from tests.fakes import pods, webhooks
 from tests.lab import chart_objects, hooked_pods, polls
@@ -38,31 +35,19 @@ KINDS = tuple(plural for _, plural in hooked_pods.KINDS.values())
 
 
 @pytest.fixture(scope="module")
-def home(labs_root: Path, kubernetes: str) -> Iterator[homes.Home]:
+def lab(make_module_lab: Callable[..., homes.Home]) -> homes.Home:
     """Return the home of a lab whose API server has no certificate for webhooks."""
-    found = homes.home("uncertified")
-    asked = states.Asked(kubernetes=kubernetes, speed=20.0, owner=processes.current())
-    labs.up(found, asked)
-    try:
-        file = found.root / "config" / "webhooks.kubeconfig"
-        shown = yaml.safe_load(file.read_text())
-        assert shown["users"]
-        file.write_text(yaml.safe_dump({**shown, "users": []}))
-        controls.send(found, "restart", "kube-apiserver")
-        yield found
-    finally:
-        labs.down(found)
+    home = make_module_lab("uncertified", speed=20.0)
+    file = home.root / "config" / "webhooks.kubeconfig"
+    shown = yaml.safe_load(file.read_text())
+    assert shown["users"]
+    file.write_text(yaml.safe_dump({**shown, "users": []}))
+    controls.send(home, "restart", "kube-apiserver")
+    return home
 
 
 @pytest.fixture
-async def api(home: homes.Home) -> AsyncIterator[apis.Api]:
-    """Return a client with all rights."""
-    async with apis.Api(home.kubeconfig) as client:
-        yield client
-
-
-@pytest.fixture
-async def opted_in(home: homes.Home, api: apis.Api) -> AsyncIterator[str]:
+async def opted_in(api: apis.Api) -> AsyncIterator[str]:
     """Return a namespace that opted in."""
     name = await chart_objects.a_namespace(api, f"in-{uuid.uuid4().hex[:6]}", enabled="true")
     yield name
@@ -70,18 +55,18 @@ async def opted_in(home: homes.Home, api: apis.Api) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(home: homes.Home) -> None:
+def installed(lab: homes.Home) -> None:
     """Install the chart with its processes."""
-    installs.install_into(home, more=UNCERTIFIED)
+    installs.install_into(lab, more=UNCERTIFIED)
 
 
 async def test_this_api_server_shows_no_certificate(
-    home: homes.Home, api: apis.Api, opted_in: str, tmp_path: Path
+    lab: homes.Home, api: apis.Api, opted_in: str, tmp_path: Path
 ) -> None:
     """A webhook that needs one is not reached by it, and the pods pass."""
     owner = await hooked_pods.an_owner(api, opted_in)
     trial = {"dryRun": "All"}
-    authority = hooked_pods.client_authority(home)
+    authority = hooked_pods.client_authority(lab)
     async with (
         webhooks.running(tmp_path, client_authority=authority) as world,
         hooked_pods.configured(api, opted_in, url=world.url, authority=world.authority.pem),
@@ -99,7 +84,7 @@ async def test_this_api_server_shows_no_certificate(
 
 @pytest.mark.usefixtures("installed")
 async def test_pods_are_steered_by_a_path_that_strangers_do_not_know(
-    home: homes.Home, api: apis.Api, opted_in: str
+    api: apis.Api, opted_in: str
 ) -> None:
     """Decided, signed and validated as with certificates; without the path there is no page."""
     await polls.until(lambda: steered(api, opted_in), within_s=60)
@@ -119,14 +104,16 @@ async def test_pods_are_steered_by_a_path_that_strangers_do_not_know(
 
 
 @pytest.mark.usefixtures("installed")
-async def test_what_is_weaker_is_said_wherever_one_looks(home: homes.Home, api: apis.Api) -> None:
+async def test_what_is_weaker_is_said_wherever_one_looks(
+    lab: homes.Home, api: apis.Api, tiphys: Callable[..., str]
+) -> None:
     """By `tiphys status`, in the webhook's log and metrics, by the leader, and by no secret."""
     await polls.until(lambda: noted(api), within_s=LEADER_LOOKS_WITHIN_S)
-    said = tiphys_status(home)
+    said = " ".join(tiphys("status").split())
     assert "no client certificate: a secret path and a NetworkPolicy keep others out" in said
     assert "any pod reaches the webhook, so that NetworkPolicy does not hold" in said
     segment = (await secret_paths(api))[0].split("/")[2]
-    logs = [path.read_text() for path in (home.logs / "pods").rglob("*.log")]
+    logs = [path.read_text() for path in (lab.logs / "pods").rglob("*.log")]
     assert any("callers show no certificate" in log for log in logs)
     assert any("any pod reaches the webhook" in log for log in logs)
     assert segment not in "".join(logs) + said
@@ -140,14 +127,14 @@ async def test_what_is_weaker_is_said_wherever_one_looks(home: homes.Home, api: 
 
 
 @pytest.mark.usefixtures("installed")
-async def test_an_upgrade_leaves_the_path_as_it_is(home: homes.Home, api: apis.Api) -> None:
+async def test_an_upgrade_leaves_the_path_as_it_is(lab: homes.Home, api: apis.Api) -> None:
     """Helm does not know it: neither its manifest nor what it keeps in the cluster holds it."""
     before = await secret_paths(api)
     program = helms.find()
-    charts.install(program, home, charts.values(home, more=UNCERTIFIED))
+    charts.install(program, lab, charts.values(lab, more=UNCERTIFIED))
     assert before == await secret_paths(api)
     arguments = ["get", "manifest", charts.RELEASE, "--namespace", charts.NAMESPACE]
-    manifest = helms.run(program, arguments, home=home)
+    manifest = helms.run(program, arguments, home=lab)
     assert "ValidatingWebhookConfiguration" in manifest
     assert before[0].split("/")[2] not in manifest
 
@@ -234,18 +221,3 @@ async def steered(api: apis.Api, namespace: str) -> bool:
     return {chart_objects.DECISION, chart_objects.SIGNATURE} <= set(
         pod["metadata"].get("annotations") or {}
     )
-
-
-def tiphys_status(home: homes.Home) -> str:
-    """Return what the person's command line says, as one line; it must succeed."""
-    ended = subprocess.run(
-        [str(Path(sys.executable).parent / "tiphys"), "status"],
-        env={**os.environ, "KUBECONFIG": str(home.kubeconfig)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert 0 == ended.returncode, ended.stdout
-    return " ".join(ended.stdout.split())

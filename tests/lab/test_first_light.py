@@ -5,20 +5,17 @@ the tests look at the world: pods, gates, ends, and what the command line says o
 """
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from lab import apis, homes
 from lab.cli import installs
-from lab.controlplane import labs, processes, states
+from lab.controlplane import processes
 from lab.installs import charts, rollouts
 from tests.lab import hooked_pods, polls
 from tests.lab.chart_objects import (
@@ -46,30 +43,18 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
 
 
 @pytest.fixture(scope="module")
-def home(labs_root: Path, kubernetes: str) -> Iterator[homes.Home]:
+def lab(make_module_lab: Callable[..., homes.Home]) -> homes.Home:
     """Return the home of a lab with Tiphys in it."""
-    found = homes.home("light")
-    asked = states.Asked(kubernetes=kubernetes, speed=20.0, owner=processes.current())
-    labs.up(found, asked)
-    try:
-        installs.install_into(found, more={})
-        yield found
-    finally:
-        labs.down(found)
+    home = make_module_lab("light", speed=20.0)
+    installs.install_into(home, more={})
+    return home
 
 
 @pytest.fixture
-async def api(home: homes.Home) -> AsyncIterator[apis.Api]:
-    """Return a client with all rights."""
-    async with apis.Api(home.kubeconfig) as client:
-        yield client
-
-
-@pytest.fixture
-async def opted_in(home: homes.Home, api: apis.Api) -> AsyncIterator[str]:
+async def opted_in(lab: homes.Home, api: apis.Api) -> AsyncIterator[str]:
     """Return a namespace that opted in by its one annotation; deleted after the test."""
     name = await a_namespace(api, f"in-{uuid.uuid4().hex[:6]}", enabled="true")
-    if not stamps(home):
+    if not stamps(lab):
         await asyncio.sleep(3.0)  # the leader lists it, the API server learns of the list
     yield name
     await _cleared(api, name)
@@ -98,7 +83,7 @@ def a_workflow(name: str, *, tasks: int, sim_s: float, **metadata: object) -> ap
 
 
 async def test_a_namespace_with_one_annotation_is_steered_and_can_tell_why(
-    home: homes.Home, api: apis.Api, opted_in: str
+    api: apis.Api, opted_in: str, tiphys: Callable[..., str]
 ) -> None:
     """Signed at creation, held while there is no room, released, done; and explained."""
     await _submitted(api, opted_in, a_workflow("wide", tasks=TASKS, sim_s=SHORT_SIM_S))
@@ -110,10 +95,10 @@ async def test_a_namespace_with_one_annotation_is_steered_and_can_tell_why(
     waiting = gated[-1]["metadata"]["name"]
     assert "true" == gated[-1]["metadata"]["labels"][GATED]
 
-    explained = tiphys(home, "explain", "pod", f"{opted_in}/{waiting}")
+    explained = tiphys("explain", "pod", f"{opted_in}/{waiting}")
     assert waiting in explained
     assert "builtin-srwf-wait-v1" in explained
-    assert opted_in in tiphys(home, "status", "-n", opted_in)
+    assert opted_in in tiphys("status", "-n", opted_in)
 
     async def released() -> apis.Object:
         pod = await _pod(api, opted_in, waiting)
@@ -122,12 +107,12 @@ async def test_a_namespace_with_one_annotation_is_steered_and_can_tell_why(
     pod = await polls.until(released, within_s=120)
     assert RELEASE in pod["metadata"]["annotations"]
     assert GATED not in pod["metadata"]["labels"]
-    _, *lines = tiphys(home, "verify", f"{opted_in}/{waiting}").splitlines()
+    _, *lines = tiphys("verify", f"{opted_in}/{waiting}").splitlines()
     assert {"created": "valid", "released": "valid"} == dict(line.split()[:2] for line in lines)
     assert "Succeeded" == await _end(api, opted_in, "wide", within_s=120)
 
 
-async def test_who_did_not_opt_in_is_not_touched(home: homes.Home, api: apis.Api) -> None:
+async def test_who_did_not_opt_in_is_not_touched(api: apis.Api) -> None:
     """No label, no annotation, no gate, beside a namespace that is steered."""
     silent = await a_namespace(api, f"silent-{uuid.uuid4().hex[:6]}")
     try:
@@ -141,7 +126,7 @@ async def test_who_did_not_opt_in_is_not_touched(home: homes.Home, api: apis.Api
 
 
 async def test_a_template_opts_its_workflows_in_where_the_namespace_is_silent(
-    home: homes.Home, api: apis.Api
+    api: apis.Api,
 ) -> None:
     """The leader lists the namespace; a workflow of no such template stays as it is."""
     silent = await a_namespace(api, f"tpl-{uuid.uuid4().hex[:6]}")
@@ -173,7 +158,7 @@ async def test_a_template_opts_its_workflows_in_where_the_namespace_is_silent(
 
 
 async def test_the_other_replica_takes_over_when_the_leader_is_killed(
-    home: homes.Home, api: apis.Api, opted_in: str
+    api: apis.Api, opted_in: str
 ) -> None:
     """Gated pods are adopted: they are released as room appears, and the workflow succeeds."""
     await _submitted(api, opted_in, a_workflow("wide", tasks=TASKS, sim_s=SHORT_SIM_S))
@@ -194,14 +179,14 @@ async def test_the_other_replica_takes_over_when_the_leader_is_killed(
 
 
 async def test_pods_pass_while_every_operator_hangs(
-    home: homes.Home, api: apis.Api, opted_in: str
+    lab: homes.Home, api: apis.Api, opted_in: str
 ) -> None:
     """Stopped, not dead: they take questions and answer none, and no create waits for long."""
     owner = await hooked_pods.an_owner(api, opted_in)
     await _submitted(api, opted_in, a_workflow("before", tasks=1, sim_s=SHORT_SIM_S))
     (before,) = await polls.until(lambda: _pods(api, opted_in, 1), within_s=60)
     assert DECISION in before["metadata"]["annotations"]
-    hung = _operators(home)
+    hung = _operators(lab)
     assert 2 == len(hung)
     try:
         for process in hung:
@@ -221,7 +206,7 @@ async def test_pods_pass_while_every_operator_hangs(
     finally:
         for process in hung:
             process.signal(signal.SIGCONT)
-        await rollouts.wait(api, home)
+        await rollouts.wait(api, lab)
 
 
 def _operators(home: homes.Home) -> list[processes.Process]:
@@ -240,7 +225,7 @@ def _operators(home: homes.Home) -> list[processes.Process]:
     ids=["releaser", "floor"],
 )
 async def test_gates_open_within_their_bound_when_nobody_lives(
-    home: homes.Home, api: apis.Api, opted_in: str, dead: tuple[str, ...], bound_s: float
+    lab: homes.Home, api: apis.Api, opted_in: str, dead: tuple[str, ...], bound_s: float
 ) -> None:
     """All operators killed at once: the releaser opens; that one dead too: its CronJob."""
     await _submitted(api, opted_in, a_workflow("wide", tasks=TASKS, sim_s=LONG_SIM_S))
@@ -260,22 +245,7 @@ async def test_gates_open_within_their_bound_when_nobody_lives(
     finally:
         for role in dead:
             await _scaled(api, role, 2 if role == "operator" else 1)
-        await rollouts.wait(api, home)
-
-
-def tiphys(home: homes.Home, *arguments: str) -> str:
-    """Run the person's command line with the admin's kubeconfig; it must succeed."""
-    ended = subprocess.run(
-        [str(Path(sys.executable).parent / "tiphys"), *arguments],
-        env={**os.environ, "KUBECONFIG": str(home.kubeconfig)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert 0 == ended.returncode, ended.stdout
-    return ended.stdout
+        await rollouts.wait(api, lab)
 
 
 def _namespace(role: str) -> str:
