@@ -115,6 +115,9 @@ class Store:
     """The tables behind one URL."""
 
     def __init__(self, url: str) -> None:
+        """Raises `InputError` for a URL that means nothing, without it: it may hold a password."""
+        kind, _, rest = url.partition("://")
+        where = f"history.url ({kind}://…)" if rest else "history.url"
         try:
             # One connection: SQLite has one writer, and its memory store lives and dies with it.
             self._engine = sql.create_engine(
@@ -126,7 +129,11 @@ class Store:
                 ),
             )
         except (sql.exc.ArgumentError, ImportError) as error:
-            raise errors.InputError(f"history.url {url!r}: {error}") from error
+            raise errors.InputError(f"{where}: {error}") from error
+        except ValueError as error:
+            raise errors.InputError(
+                f"{where}: its port is no number; in a password / and @ are written %2F and %40"
+            ) from error
         self._known: dict[workflows.Identity, int] = {}
         if url.startswith("sqlite"):
             sql.event.listen(self._engine, "connect", _pragmas)
