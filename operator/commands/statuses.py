@@ -25,6 +25,7 @@ MOST_NAMED = 5
 """Pods that a warning names."""
 MOST_ASKED = 20
 """Pods that the leader is asked about."""
+OPENING = "its gate is being opened"
 
 
 @click.command(epilog=sessions.EXIT_CODES)
@@ -127,7 +128,8 @@ async def _look(
         )
     if "pods" in seen:
         found["waiting"] = _waiting(seen["pods"])
-        await _tell(session, found["waiting"], str(found.get("leader") or ""))
+        leader = str(found.get("leader") or "")
+        found["leaderUnasked"] = await _tell(session, found["waiting"], leader)
         found["lookedAt"] = "" if everywhere else session.namespace
     if ELSEWHERE in seen:
         found["waitingElsewhere"] = {
@@ -201,7 +203,7 @@ def _operators(leases: sessions.Json) -> sessions.Json:
         if not name.startswith(elections.LEADER):
             continue
         holder = sessions.text(item, "spec", "holderIdentity")
-        renewed = _unix(sessions.text(item, "spec", "renewTime"))
+        renewed = views.unix(sessions.text(item, "spec", "renewTime"))
         age_s = now - renewed if renewed else None
         fresh = bool(holder) and age_s is not None and age_s < FRESH_S
         if name == elections.LEADER:
@@ -253,7 +255,7 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
     rows = []
     for namespace, held in sorted(of_namespace.items()):
         oldest = min(held, key=lambda item: str(item["metadata"]["creationTimestamp"]))
-        since = _unix(oldest["metadata"]["creationTimestamp"])
+        since = views.unix(oldest["metadata"]["creationTimestamp"])
         rows.append(
             {
                 "namespace": namespace,
@@ -262,22 +264,36 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
                 "uid": oldest["metadata"]["uid"],
                 "waitsS": round(now - since, 1) if since else None,
                 "why": views.waits(oldest).removeprefix(decisions.SPOKEN),
+                "writtenS": round(now - written, 1) if (written := views.written(oldest)) else None,
             }
         )
     return rows
 
 
-async def _tell(session: sessions.Session, rows: list[sessions.Json], leader: str) -> None:
-    """Fill in from the leader why pods wait on which no reason is written (yet)."""
-    untold = [row for row in rows if row["why"] == views.UNTOLD]
-    asked = untold[:MOST_ASKED] if leader else []
+async def _tell(session: sessions.Session, rows: list[sessions.Json], leader: str) -> str:
+    """Fill in what the leader says now of why pods wait; return why it could not be asked.
+
+    What is written on a pod is renewed only now and then, so where it has to do it has an age.
+    """
+    asked = rows[:MOST_ASKED] if leader else []
     answers = await asyncio.gather(*(views.replica(session, leader, row["uid"]) for row in asked))
+    unasked = ""
     for row, answer in zip(asked, answers, strict=True):
-        if answer.found is not None:
-            row["why"] = sessions.text(answer.found, "hold", "reason") or views.UNPLANNED
-    for row in untold:
+        found = answer.found
+        if found is None:
+            unasked = answer.why
+            continue
+        said = sessions.text(found, "hold", "reason")
+        if found.get("gated") is False:
+            said = OPENING
+        elif not said and row["why"] == views.UNTOLD:
+            said = views.UNPLANNED
+        if said:
+            row |= {"why": said, "writtenS": None}
+    for row in rows:
         if row["why"] == views.UNTOLD:
             row["why"] += "; `tiphys explain pod` asks the leader"
+    return unasked
 
 
 def _foreign(pods: sessions.Json) -> list[str]:
@@ -333,7 +349,7 @@ def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
                 str(each["pods"]),
                 each["oldest"],
                 durations.words(each["waitsS"]) if each["waitsS"] is not None else "",
-                each["why"],
+                _dated(each),
             )
             for each in found["waiting"]
         ]
@@ -343,6 +359,10 @@ def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
         else:
             where = f" in namespace {found['lookedAt']}" if found["lookedAt"] else ""
             sessions.screen().print(f"\nNo pod waits behind the gate{where}.")
+    if found.get("leaderUnasked") and any(each["writtenS"] for each in found["waiting"]):
+        sessions.screen().print(
+            f"Reasons are those written on the pods: {found['leaderUnasked']}.", style="dim"
+        )
     elsewhere = found.get("waitingElsewhere") or {}
     if elsewhere:
         sessions.screen().print(
@@ -353,11 +373,11 @@ def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
         sessions.screen().print(f"Not shown: {names} ({why}).", style="dim")
 
 
-def _unix(text: str) -> float | None:
-    try:
-        return datetime.datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
+def _dated(row: Mapping[str, Any]) -> str:
+    """Return why a pod waits, with its age where it was only read from the pod."""
+    if row["writtenS"] is None:
+        return str(row["why"])
+    return f"{row['why']} (as of {durations.words(row['writtenS'])} ago)"
 
 
 def _time(at: float) -> str:

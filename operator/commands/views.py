@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import datetime
 import ipaddress
 from collections.abc import Mapping
 from typing import Any
@@ -214,6 +215,22 @@ def waits(found: Mapping[str, Any]) -> str:
                 return _untold(found) if gates(found) else ""
             return message if condition.get("reason") != "SchedulingGated" else _untold(found)
     return _untold(found) if gated(found) else ""
+
+
+def written(found: Mapping[str, Any]) -> float | None:
+    """Return when the leader wrote onto a pod why it waits, unix seconds; None where it did not."""
+    for condition in (found.get("status") or {}).get("conditions") or ():
+        if str(condition.get("message") or "").startswith(decisions.SPOKEN):
+            return unix(str(condition.get("lastTransitionTime") or ""))
+    return None
+
+
+def unix(text: str) -> float | None:
+    """Return the unix seconds of a time as Kubernetes writes it; None for what is none."""
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
 
 
 def _untold(found: Mapping[str, Any]) -> str:

@@ -105,7 +105,7 @@ async def test_the_namespace_that_was_looked_at_is_named(
 class Leading(Api):
     """One of whose operators leads, and says of a pod what `said` holds."""
 
-    def __init__(self, answers: dict[str, Any], said: dict[str, Any]) -> None:
+    def __init__(self, answers: dict[str, Any], said: dict[str, Any] | None) -> None:
         super().__init__(answers)
         self._said = said
 
@@ -114,30 +114,53 @@ class Leading(Api):
         if "/proxy/" not in path:
             return {"status": {"podIP": "10.0.0.1"}}
         assert path.endswith("pods/op-a:9080/proxy/v1/explanations/u-p")
+        if self._said is None:
+            raise apis.ForbiddenError("forbidden")
         return self._said
 
 
+def a_written(ago_s: float) -> dict[str, Any]:
+    """Return a pod behind our gate onto which the leader wrote a reason so long ago."""
+    at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=ago_s)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    condition["message"] = "Tiphys: It was written."
+    condition["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**a_pod("red"), "status": {"conditions": [condition]}}
+
+
 @pytest.mark.parametrize(
-    ("led", "said", "why"),
+    ("led", "said", "unwritten", "written"),
     [
-        (True, {"hold": {"reason": "No node has room."}}, "No node has room."),
-        (True, {}, views.UNPLANNED),
-        (False, {}, f"{views.UNTOLD}; `tiphys explain pod` asks the leader"),
+        (True, {"hold": {"reason": "No node has room."}}, "No node has room.", ""),
+        (True, {"gated": False}, statuses.OPENING, ""),
+        (True, {}, views.UNPLANNED, "It was written. (as of "),
+        (True, None, f"{views.UNTOLD}; `tiphys explain pod`", "It was written. (as of 4"),
+        (False, {}, f"{views.UNTOLD}; `tiphys explain pod`", "It was written. (as of 4"),
     ],
 )
-async def test_the_leader_is_asked_why_a_pod_waits_on_which_nothing_is_written(
-    led: bool, said: dict[str, Any], why: str
+async def test_the_leader_is_asked_why_pods_wait_now(
+    led: bool,
+    said: dict[str, Any] | None,
+    unwritten: str,
+    written: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It writes reasons only on pods that wait long, and knows them from the first plan on."""
+    """What it wrote is old after seconds and absent in the first ones; alone it stands dated."""
     now = datetime.datetime.now(datetime.UTC).isoformat()
     spec = {"holderIdentity": "op-a" if led else "", "renewTime": now}
     leases = {"items": [{"metadata": {"name": "tiphys-operator"}, "spec": spec}]}
-    answers = {**WEBHOOKS, "leases": leases}
-    answers |= {"/api/v1/namespaces/red/pods": {"items": [a_pod("red")]}}
-    api: Any = Leading(answers, said)
-    session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
-    found, _ = await statuses._look(session, False)
-    assert [why] == [row["why"] for row in found["waiting"]]
+    for pod, why in ((a_pod("red"), unwritten), (a_written(41.0), written or unwritten)):
+        answers = {**WEBHOOKS, "leases": leases}
+        answers |= {"/api/v1/namespaces/red/pods": {"items": [pod]}}
+        api: Any = Leading(answers, said)
+        session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
+        found, hidden = await statuses._look(session, False)
+        statuses._print(found, hidden)
+        shown = " ".join(capsys.readouterr().out.split())
+        assert why in shown
+        assert ("as of" in shown) is why.startswith("It was written.")
+        unasked = "as of" in shown and led and said is None
+        assert unasked is ("Reasons are those written on the pods: you may not ask" in shown)
 
 
 async def test_what_is_switched_off_stands_above_all(capsys: pytest.CaptureFixture[str]) -> None:
