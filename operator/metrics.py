@@ -64,6 +64,16 @@ class Metrics:
             buckets=SECONDS,
             registry=self.registry,
         )
+        self.start_seconds = prometheus.Gauge(
+            f"{PREFIX}_start_seconds",
+            "From a pod's binding to the start of its work, median of the latest",
+            registry=self.registry,
+        )
+        self.frees_seconds = prometheus.Gauge(
+            f"{PREFIX}_frees_seconds",
+            "From the end of a pod's work until its requests are free, median of the latest",
+            registry=self.registry,
+        )
         self.estimates_age_seconds = prometheus.Gauge(
             f"{PREFIX}_estimates_age_seconds",
             "Age of the estimates in use; on the leader since the last change",

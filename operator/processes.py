@@ -313,6 +313,8 @@ def _health(parts: Parts, stopping: asyncio.Event) -> web.Application:
         now = parts.clock.now()
         parts.measured.observe(parts.cached, parts.clock.monotonic())
         parts.measured.assumed_pods.set(len(parts.assumed))
+        parts.measured.start_seconds.set(parts.pictured.overheads.start_s)
+        parts.measured.frees_seconds.set(parts.pictured.overheads.frees_s)
         if parts.estimates.made_at:
             parts.measured.estimates_age_seconds.set(now - parts.estimates.made_at)
         return web.Response(

@@ -23,7 +23,7 @@ from tiphys.models.domain import (
 )
 from tiphys.models.estimators import books
 from tiphys.models.planner import groups
-from tiphys.operator import assumptions, caches, deadlines, lines, objects, slacks
+from tiphys.operator import assumptions, caches, deadlines, lines, objects, overheads, slacks
 
 MOST_SIBLINGS = 200
 STALE_OUTLOOK_S = 5.0
@@ -76,6 +76,7 @@ class Snapshots:
         self.held_s: Callable[[str], float] = lambda key: 0.0
         """For how long a pod was held although it would have fitted; the dispatcher counts it."""
         self._choices = choices or settings.PolicySettings()
+        self.overheads = overheads.Overheads(cached, monotonic)
         self.deadlines = deadlines.Deadlines(cached, lambda namespace: self._choices.slo)
         self._rooms: lines.Line[snapshots.Room] = lines.Line()
         self._waiting: lines.Line[snapshots.Waiting] = lines.Line()
@@ -148,6 +149,8 @@ class Snapshots:
             tenants=self._tenants(),
             group_factors=self.estimates.book.group_factors,
             interval_s=self._choices.schedule_interval_s,
+            start_s=self.overheads.start_s,
+            frees_s=self.overheads.frees_s,
             tight_namespaces=self._tight_namespaces(),
         )
         return self._last

@@ -7,6 +7,12 @@ import dataclasses
 
 from tiphys.models.domain import amounts, clusters, pods
 
+START_S = 3.0
+"""Binding, images and Argo's init container where nothing was seen yet (reference runs)."""
+FREES_S = 3.0
+"""From the end of the work to free requests, Argo's wait container and the kubelet, where nothing
+was seen yet (reference runs: 2 to 4)."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
@@ -104,6 +110,10 @@ class Snapshot:
     """Learned ratio of run times in a group to those at speed 1, over all templates."""
     interval_s: float = 5.0
     """`scheduleInterval`."""
+    start_s: float = START_S
+    """Seconds from a release to the start of the work, the median of late."""
+    frees_s: float = FREES_S
+    """Seconds from the end of the work until its requests are free, the median of late."""
     tight_namespaces: tuple[str, ...] = ()
     """Namespaces, sorted, whose ResourceQuota is nearly used: a gated pod there keeps better ones
     from existing, so only what starts at once is let in."""

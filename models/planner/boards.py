@@ -20,11 +20,6 @@ Row = tuple[float, ...]
 """[R] amounts."""
 NEXT_ENDS = 16
 """Next ends on a node that are looked at; later ones are too far off for a wait to pay."""
-FREE_LAG_S = 3.0
-"""Seconds from the end of a run until its requests are free: Argo's wait container and the kubelet
-(reference runs of the lab: 2 to 4 s)."""
-START_S = 3.0
-"""Seconds from a release to the start of the run: binding, images, Argo's init container."""
 LATER_NODES = 32
 """Nodes that are asked when they will have room, those with the next end first."""
 NEVER = math.inf
@@ -98,8 +93,11 @@ class Board:
         free: Floats,
         resources: Resources,
         at: float,
+        frees_s: float = snapshots.FREES_S,
     ) -> None:
         self.at = at
+        self.frees_s = frees_s
+        """From the end of a run until its requests are free."""
         self.rooms = rooms
         self.free = free
         """[N, R]; changed in place."""
@@ -112,7 +110,7 @@ class Board:
 
     def take(self, node: int, asked: Row, *, ends_at: float, holder: str) -> None:
         """Count a pod that starts now."""
-        self._add(node, Change(ends_at + FREE_LAG_S, asked, Grip.END, holder))
+        self._add(node, Change(ends_at + self.frees_s, asked, Grip.END, holder))
         self.free[node] -= asked
         self.changed.append(node)
 
@@ -140,7 +138,7 @@ class Board:
             holders = room.holders or ("",) * len(room.frees_at)
             known = [
                 Change(
-                    expected(ends_at, self.at) + FREE_LAG_S,
+                    expected(ends_at, self.at) + self.frees_s,
                     self._resources.row(amount),
                     Grip.END,
                     who,

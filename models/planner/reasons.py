@@ -112,7 +112,9 @@ class Words:
             node=room.node.name,
             rank=placed.rank,
             reason=f"Goes now{where}: {why}.",
-            candidates=_candidates(placed, room.group, waiting.duration.centre_s),
+            candidates=_candidates(
+                placed, room.group, waiting.duration.centre_s, start_s=tick.snapshot.start_s
+            ),
             masked=self.masked(placed.shape),
             ends_at=placed.ends_at,
             forced=bool(placed.clock),
@@ -327,7 +329,7 @@ class Words:
         there = tick.picture.rooms[held.node].node.name
         free = tick.picture.rooms[held.instead].node.name
         slow = tick.picture.speeds.of(waiting)
-        now_s = boards.START_S + waiting.duration.centre_s * float(slow[held.instead])
+        now_s = tick.snapshot.start_s + waiting.duration.centre_s * float(slow[held.instead])
         later_s = held.until - at + held.lasts_s
         holders = self._holders(held.node, held.shape)
         blocker = next(iter(holders), there)
@@ -459,7 +461,7 @@ class Words:
         soonest = self._by_end[shape.may[self._by_end]][: boards.LATER_NODES]
         found: tuple[float, int, tuple[str, ...]] = (boards.NEVER, int(soonest[0]), ())
         for node in soonest.tolist():
-            first_end = boards.expected(float(tick.first_end[node]), at) + boards.FREE_LAG_S
+            first_end = boards.expected(float(tick.first_end[node]), at) + tick.snapshot.frees_s
             if first_end >= found[0]:
                 continue
             holders, until = tick.board.in_the_way(node, shape.asked)
@@ -486,13 +488,13 @@ class Words:
 
 
 def _candidates(
-    placed: ticks.Placed, home: str, length_s: float
+    placed: ticks.Placed, home: str, length_s: float, *, start_s: float
 ) -> tuple[decisions.Candidate, ...]:
     """Return each group's best node that had room, best first, the chosen one before its equals."""
     found = [
         decisions.Candidate(
             group=name,
-            score=round(boards.START_S + length_s * time, 3),
+            score=round(start_s + length_s * time, 3),
             why=f"runs {time:.2f} times as long as usual",
         )
         for name, time in placed.fitting

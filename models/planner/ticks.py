@@ -101,7 +101,11 @@ class Tick:
         self.places = bool(getattr(policy, "places", True))
         self.waits = bool(getattr(policy, "waits", False))
         self.board = boards.Board(
-            picture.rooms, picture.free.copy(), picture.resources, snapshot.at
+            picture.rooms,
+            picture.free.copy(),
+            picture.resources,
+            snapshot.at,
+            frees_s=snapshot.frees_s,
         )
         self.shapes = pictures.Shapes(picture, self.board)
         self.placed: list[Placed] = []
@@ -281,7 +285,7 @@ class Tick:
                 self.held.append(held)
                 return None
         fitting = self._fitting(shape, slow)
-        ends_at = self.snapshot.at + boards.START_S
+        ends_at = self.snapshot.at + self.snapshot.start_s
         ends_at += waiting.duration.centre_s * float(slow[node])
         self.board.take(node, shape.asked, ends_at=ends_at, holder=waiting.pod.key)
         self.first_end[node] = min(self.first_end[node], ends_at)
@@ -313,7 +317,7 @@ class Tick:
             fits = fits.copy()
             for node in self.board.firm:
                 if fits[node]:
-                    lasts_s = boards.START_S + waiting.duration.centre_s * float(slow[node])
+                    lasts_s = self.snapshot.start_s + waiting.duration.centre_s * float(slow[node])
                     fits[node] = self.board.keeps_clear(node, shape.asked, lasts_s)
         places = np.flatnonzero(fits)
         if not len(places):
@@ -335,13 +339,13 @@ class Tick:
 
         Only ends before `below_s` count; (-1, NEVER, below_s) when there is none.
         """
-        at = self.snapshot.at
-        runs_s = boards.START_S + length_s * slow
+        at, frees_s = self.snapshot.at, self.snapshot.frees_s
+        runs_s = self.snapshot.start_s + length_s * slow
         could = shape.may & ~shape.fits & (runs_s < below_s)
         places = np.flatnonzero(could)
         # No node has room before something has ended there, so the search ends where even that
         # would be too late.
-        least = np.maximum(self.first_end[places] - at, 0.0) + boards.FREE_LAG_S + runs_s[places]
+        least = np.maximum(self.first_end[places] - at, 0.0) + frees_s + runs_s[places]
         if len(places) > boards.LATER_NODES:
             first = np.argpartition(least, boards.LATER_NODES)[: boards.LATER_NODES]
             places, least = places[first], least[first]
@@ -373,9 +377,9 @@ class Tick:
     ) -> Held | None:
         waiting = self.snapshot.waiting[index]
         length_s = waiting.duration.centre_s
-        now_s = boards.START_S + length_s * float(slow[node])
+        now_s = self.snapshot.start_s + length_s * float(slow[node])
         bound_s = (1.0 - CLEARLY) * now_s
-        if not (shape.may & (boards.START_S + length_s * slow < bound_s)).any():
+        if not (shape.may & (self.snapshot.start_s + length_s * slow < bound_s)).any():
             return None
         self._expect()
         there, start, end_s = self.later(shape, slow, length_s, below_s=bound_s)
