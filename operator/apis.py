@@ -44,12 +44,14 @@ PAGE = 500
 
 
 class AnswerError(Exception):
-    """What all refusals carry: the HTTP status (0 = no answer) and Kubernetes' machine word."""
+    """What all refusals carry: the HTTP status (0 = no answer), Kubernetes' machine word, and the
+    sentence that it said."""
 
-    def __init__(self, text: str, *, status: int = 0, reason: str = "") -> None:
+    def __init__(self, text: str, *, status: int = 0, reason: str = "", said: str = "") -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason
+        self.said = said
 
 
 class InvalidError(AnswerError, errors.InputError):
@@ -155,6 +157,7 @@ class Api:
                 refusal: Exception = UnreachableError(
                     f"{method} {path}: {type(error).__name__}: {error}"
                 )
+                refusal.__cause__ = error
             else:
                 if status < 300:
                     return _decoded(answer)
@@ -314,4 +317,5 @@ def _refusal(answer: bytes, status: int, call: str, content_type: str) -> Answer
         kind = GoneError
     else:
         kind = InvalidError
-    return kind(f"{call}: {status} {reason}: {message}", status=status, reason=reason)
+    text = f"{call}: {status} {reason}: {message}"
+    return kind(text, status=status, reason=reason, said=message)

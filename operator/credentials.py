@@ -30,6 +30,10 @@ REREAD_S = 60.0
 """A projected token lives an hour and is renewed at 80 % of that; client-go re-reads as often."""
 
 
+class AbsentError(errors.InputError):
+    """No kubeconfig is where one was looked for."""
+
+
 class Login(Protocol):
     """What the client needs to know about a server and its caller."""
 
@@ -146,7 +150,9 @@ def person(*paths: Path, named: str = "") -> Person:
     and those that are not there are passed over, as kubectl does.
     """
     try:
-        there = [path for path in paths if path.exists()] or paths
+        there = [path for path in paths if path.exists()]
+        if not there:
+            raise AbsentError(f"there is no kubeconfig {os.pathsep.join(map(str, paths))}")
         configs = [(path, yaml.safe_load(path.read_text()) or {}) for path in there]
         wanted = named or next(
             (str(each["current-context"]) for _, each in configs if each.get("current-context")), ""
@@ -167,9 +173,8 @@ def person(*paths: Path, named: str = "") -> Person:
             bearer = Path(_beside(where, user["tokenFile"]) or "").read_text().strip()
     except UNUSABLE as error:
         listed = os.pathsep.join(map(str, paths))
-        why = error.args[0] if isinstance(error, KeyError) else error
         raise errors.InputError(
-            f"{listed} is no kubeconfig that can be used: {type(error).__name__}: {why}"
+            f"{listed} is no kubeconfig that can be used: {_why(error)}"
         ) from error
     return Person(
         server=server,
@@ -196,6 +201,15 @@ def _identify(context: ssl.SSLContext, user: Mapping[str, Any], path: Path) -> N
             context.load_cert_chain(certificate, key)
 
 
+def _why(error: Exception) -> str:
+    """Return in words what is wrong with a kubeconfig."""
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing in it"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return f"{type(error).__name__}: {error}"
+
+
 def _beside(path: Path, named: str | None) -> str | None:
     """Return a path of a kubeconfig, which is relative to its folder."""
     return str(path.parent / named) if named else None
@@ -213,5 +227,8 @@ def _named(
     for item, path in listed:
         if item["name"] == name:
             return item[kind], path
+    files = os.pathsep.join(str(path) for path, _ in configs)
+    if not name:
+        raise errors.InputError(f"{files}: no {kind} is chosen there; name one (--context)")
     there = ", ".join(str(item["name"]) for item, _ in listed) or "none"
-    raise KeyError(f"no {kind} {name!r}; there are: {there}")
+    raise errors.InputError(f"{files}: there is no {kind} {name!r}; there are: {there}")

@@ -25,23 +25,40 @@ WORDS = {
 def main(argv: list[str] | None = None) -> int:
     """Run the subcommand that the first argument names; return its exit code (2 = usage)."""
     arguments = sys.argv[1:] if argv is None else argv
-    return run(arguments, metadata.entry_points(group=GROUP), out=sys.stdout, err=sys.stderr)
+    return run(
+        arguments,
+        metadata.entry_points(group=GROUP),
+        out=sys.stdout,
+        err=sys.stderr,
+        called=program(sys.argv[0]),
+    )
+
+
+def program(path: str) -> str:
+    """Return how a person wrote the program's name, by the path that was started."""
+    name = path.rpartition("/")[2]
+    return "kubectl tiphys" if name.startswith("kubectl-") else "tiphys"
 
 
 def run(
-    arguments: list[str], commands: Iterable[metadata.EntryPoint], *, out: TextIO, err: TextIO
+    arguments: list[str],
+    commands: Iterable[metadata.EntryPoint],
+    *,
+    out: TextIO,
+    err: TextIO,
+    called: str = "tiphys",
 ) -> int:
     """Dispatch `arguments` to one of `commands`; only the chosen one is imported."""
     known = {command.name: command for command in commands}
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        out.write(usage(sorted(known)))
+        out.write(usage(sorted(known), called=called))
         return 0
     if name == "--version":
         out.write(f"tiphys {metadata.version('tiphys')}\n")
         return 0
     if name not in known:
-        err.write(f"tiphys: no command {name!r}; `tiphys --help` lists the commands\n")
+        err.write(f"tiphys: no command {name!r}; `{called} --help` lists the commands\n")
         return 2
     try:
         command: Callable[[list[str]], int] = known[name].load()
@@ -57,7 +74,7 @@ def run(
     return command(rest)
 
 
-def usage(names: list[str]) -> str:
+def usage(names: list[str], *, called: str = "tiphys") -> str:
     """Return the text of `tiphys --help` for the installed command names."""
     wide = max(map(len, names), default=0)
     listed = (
@@ -65,8 +82,8 @@ def usage(names: list[str]) -> str:
         or "  (none is installed yet)"
     )
     return (
-        "usage: tiphys COMMAND [ARGUMENT ...]\n\n"
+        f"usage: {called} COMMAND [ARGUMENT ...]\n\n"
         "Steers Argo Workflows: what runs next, where, and with how much.\n\n"
-        f"commands:\n{listed}\n\n`tiphys COMMAND --help` says more.\n\n"
+        f"commands:\n{listed}\n\n`{called} COMMAND --help` says more.\n\n"
         "options:\n  -h, --help   show this text\n  --version    show the version\n"
     )

@@ -4,41 +4,78 @@ The leader tells most (what it saw, candidates, masks). Whoever may not ask it i
 stands in their own namespace: the signed decisions on the pod, its condition and its Events.
 """
 
-import datetime
 import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tiphys.models.domain import decisions, durations, errors
-from tiphys.operator.commands import groupings, patchings, sessions, views
+from tiphys.models.domain import decisions, errors
+from tiphys.operator.commands import groupings, patchings, sessions, sheets, views
 
-MOST_ROWS = 20
-"""Rows of a table of waiting or open pods; `-o json` has all of them."""
-UNSTEERED = (decisions.Verdict.PASS, decisions.Verdict.SHADOW)
-LAST = 10**9
-"""Where a pod without a rank stands."""
+HELP = {
+    "pod": (
+        "Say why one pod is where it is, or why it waits.",
+        "Behind the gate: its place in the order, what it waits for and until about when, what is "
+        "known of its run time and of what its workflow still needs, which groups of nodes may "
+        "take it, and which may not and why. After that: what was decided at its release, what "
+        "kube-scheduler says, and where it runs. Of what is not steered: why not.",
+    ),
+    "workflow": (
+        "Say what becomes of the pods of one Workflow.",
+        "Who opted in or why it is not steered, how many pods wait, run and have ended; those "
+        "that wait in order, with what each waits for and why; those that carry no decision; and "
+        "those whose gate is open and that are on no node yet.",
+    ),
+}
+IN_FULL = "`-o json` and `-o yaml` have all of it; of a pod also the patches of its decisions."
 
 
-@click.command(epilog=sessions.EXIT_CODES)
-@click.argument("kind", metavar="pod|workflow", type=click.Choice(["pod", "workflow", "po", "wf"]))
-@click.argument("name", metavar="NAME|NAMESPACE/NAME")
+class Explained(click.Command):
+    """Its help says more of the kind that was typed beside `--help`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note the kind before `--help` ends the parsing."""
+        ctx.obj = next(filter(None, (_kind(each.partition("/")[0]) for each in args)), "")
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return what follows the program in the line `Usage`."""
+        if not ctx.obj:
+            return super().collect_usage_pieces(ctx)
+        return [ctx.obj, "[OPTIONS]", "NAME|NAMESPACE/NAME"]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command, or the command for one kind, is for."""
+        if not ctx.obj:
+            super().format_help_text(ctx, formatter)
+            return
+        formatter.write_paragraph()
+        with formatter.indentation():
+            for paragraph in (*HELP[ctx.obj], IN_FULL):
+                formatter.write_text(paragraph)
+                formatter.write_paragraph()
+
+
+@click.command(cls=Explained, epilog=sessions.EXIT_CODES)
+@click.argument("named", metavar="pod|workflow NAME|NAMESPACE/NAME", nargs=-1)
 @click.option("--operator", default="", help="Ask at this address (a forwarded metrics port).")
 @click.option(
     "--audit",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="File of whole decisions, one JSON object a line.",
+    help="File of whole decisions, one JSON object a line; of a pod.",
 )
 @sessions.options
-def explain(kind: str, name: str, operator: str, audit: Path | None, **shared: Any) -> int:
+def explain(named: tuple[str, ...], operator: str, audit: Path | None, **shared: Any) -> int:
     """Say why a pod or workflow is where it is, or why it waits and for what.
 
-    `-o yaml` adds the patches that its decisions made and the pod that came of them.
+    `explain pod --help` and `explain workflow --help` tell what is shown of each. `pod/NAME` and
+    `workflow/NAME`, as `kubectl get -o name` writes them, are understood too.
     """
+    kind, name = _asked(named)
 
     async def work(session: sessions.Session) -> int:
-        pods = kind in ("pod", "po")
+        pods = kind == "pod"
         found = await (views.pod if pods else views.workflow)(session, name)
         uid = found["metadata"]["uid"]
         answer = await (views.direct(operator, uid) if operator else views.leader(session, uid))
@@ -61,7 +98,7 @@ def explain(kind: str, name: str, operator: str, audit: Path | None, **shared: A
         if session.output != "table":
             sessions.show({**known, **_patches(found)}, session.output)
         else:
-            _print(known)
+            sheets.pod(known)
         return sessions.YES
 
     return sessions.run(work, **shared)
@@ -70,6 +107,24 @@ def explain(kind: str, name: str, operator: str, audit: Path | None, **shared: A
 def main(arguments: list[str]) -> int:
     """Run the subcommand; return its exit code."""
     return sessions.main(explain, "explain", arguments)
+
+
+def _kind(word: str) -> str:
+    """Return `pod` or `workflow` for what kubectl takes for these; empty for any other word."""
+    return next((kind for kind, words in views.KINDS.items() if word in words), "")
+
+
+def _asked(named: tuple[str, ...]) -> tuple[str, str]:
+    """Return the kind and the name of what is asked about.  Raises `UsageError`."""
+    first, *rest = named or ("",)
+    if not rest and (kind := _kind(first.rpartition("/")[0])):
+        return kind, first
+    if len(rest) != 1 or not (kind := _kind(first)):
+        raise click.UsageError(
+            "write `explain pod NAME` or `explain workflow NAME`",
+            ctx=click.get_current_context(silent=True),
+        )
+    return kind, rest[0]
 
 
 def _on_pod(found: sessions.Json) -> sessions.Json:
@@ -100,7 +155,7 @@ def _on_pod(found: sessions.Json) -> sessions.Json:
                 "rank": stamp.rank,
                 "reason": stamp.reason,
                 "snapshot": {"version": stamp.snapshot_version, "ageS": stamp.snapshot_age_s},
-                "at": _time(stamp.issued_at),
+                "at": sheets.clock(stamp.issued_at),
             }
     return known
 
@@ -142,85 +197,6 @@ def _audited(path: Path, found: sessions.Json) -> list[object]:
     return lines
 
 
-def _print(known: sessions.Json) -> None:
-    hold, saw = known.get("hold") or {}, known.get("saw") or {}
-    admission = known.get("admission") or {}
-    shadow = admission if admission.get("verdict") == decisions.Verdict.SHADOW else {}
-    decision = groupings.decided(known)
-    if known["gated"] and not known["ours"]:
-        state = "waits at a gate that Tiphys did not set"
-    elif known["gated"]:
-        state = f"waits, {_nth(hold.get('rank') or 0)} in order" if hold else "waits at its gate"
-    elif known["node"]:
-        state = f"on {known['node']} ({known['phase']})"
-    else:
-        steered = decision and decision.get("verdict") not in UNSTEERED
-        state = "released" if steered else "only watched" if shadow else "not steered"
-        state += ", kube-scheduler places it"
-    why = hold.get("reason") or known["condition"].removeprefix(decisions.SPOKEN)
-    if why == views.UNTOLD and not known.get("incomplete"):
-        why = views.UNPLANNED
-    if not known["gated"] and not shadow:
-        why = groupings.opening(known) or why
-    others = [each for each in hold.get("blockers") or () if each != hold["blocker"]]
-    candidates = known.get("candidates") or decision.get("candidates") or []
-    masked = known.get("masked") or decision.get("masked") or []
-    sessions.facts(
-        [
-            ("pod", known["pod"]),
-            ("state", state),
-            ("why", why),
-            ("opened by", groupings.opener(known)),
-            ("waits for", hold.get("blocker") or ""),
-            ("and for", sessions.some(others, most=groupings.NAMED)),
-            ("expected", _time(hold.get("until"))),
-            ("opens by", _time(hold.get("mustOpenBy"))),
-            ("held though it fits", _length(hold.get("heldS"))),
-            ("other gates", ", ".join(known.get("foreignGates") or ())),
-            ("kube-scheduler", _unbound(known) if known["condition"] != why else ""),
-            ("steering", groupings.unsteered(known)),
-            ("policy", _policy(known, decision)),
-            ("shadow mode", _shadow(known, shadow)),
-            ("would go to" if shadow else "went to", groupings.group(decision)),
-            ("by default", known.get("default") or decision.get("default") or ""),
-            ("expects to run", _duration(saw)),
-            ("its workflow", _left(saw)),
-            ("snapshot", _snapshot(known.get("snapshot") or decision.get("snapshot") or {})),
-        ]
-    )
-    if candidates:
-        rows = [(c["group"], c.get("why") or "") for c in candidates]
-        sessions.listed("\nGroups that may take it", ("GROUP", "WHY"), rows)
-    if masked:
-        rows = [(m["group"], m["why"]) for m in masked]
-        sessions.listed("\nGroups that may not", ("GROUP", "WHY"), rows)
-    if known["told"]:
-        rows = [(t["reason"] or "", t["message"] or "") for t in known["told"][-5:]]
-        sessions.listed("\nTold so far", ("REASON", "MESSAGE"), rows)
-    if known.get("incomplete"):
-        sessions.screen().print(
-            f"\nWithout what the leader knows: {known['incomplete']}.", style="dim"
-        )
-
-
-def _unbound(known: sessions.Json) -> str:
-    """Return what kube-scheduler says of a pod that is open and on no node yet."""
-    return str(known["condition"]) if groupings.unbound(known) else ""
-
-
-def _shadow(known: sessions.Json, shadow: sessions.Json) -> str:
-    """Return what Tiphys would have done with a pod of a namespace that it only watches."""
-    if shadow:
-        return f"Tiphys {shadow['reason']}"
-    optin = known.get("optIn") or {}
-    if known.get("mode") != "Shadow" or not optin.get("enabled") or known.get("admission"):
-        return ""
-    return (
-        "nothing is changed; what Tiphys would have done is not remembered any more, the line "
-        "`decided` in an operator's log tells it"
-    )
-
-
 async def _workflow(session: sessions.Session, found: sessions.Json, answer: views.Answer) -> int:
     namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
     listed = await _pods_of(session, namespace, name, needed=answer.found is None)
@@ -245,51 +221,8 @@ async def _workflow(session: sessions.Session, found: sessions.Json, answer: vie
     if session.output != "table":
         sessions.show(known, session.output)
         return sessions.YES
-    pods = known["pods"]
-    waiting = sorted(
-        (pod for pod in pods if pod["gated"]),
-        key=lambda pod: groupings.rank(pod) or LAST,
-    )
-    running = sum(1 for pod in pods if pod["phase"] == "Running")
-    ended = sum(1 for pod in pods if pod["phase"] in ("Succeeded", "Failed"))
-    in_all = max(known.get("podsInAll") or 0, len(pods))
-    missed = [pod for pod in pods if groupings.missed(pod)]
-    counted = f"{len(waiting)} wait, {running} run, {ended} ended, {in_all} in all"
-    sessions.facts(
-        [
-            ("workflow", known["workflow"]),
-            ("pods", f"{counted}; {len(missed)} not steered" if missed else counted),
-            ("policy", _policy(known, {})),
-            ("opted in by", groupings.steered(known)),
-            ("steering", groupings.unsteered(known)),
-            ("priority", sessions.text(known, "priority")),
-            ("not visible yet", "; ".join(known.get("unknowns") or ())),
-        ]
-    )
-    if waiting:
-        _listed(
-            "Waiting, in order", ("RANK", "POD", "WAITS FOR", "WHY"), groupings.waiting(waiting)
-        )
-    if missed:
-        _listed("Not steered", ("POD", "WHY"), groupings.passed(missed))
-    unbound = [pod for pod in pods if groupings.unbound(pod) and not groupings.missed(pod)]
-    if unbound:
-        _listed("Open, on no node yet", ("POD", "WENT TO", "WHY"), groupings.opened(unbound))
-    watched = [pod for pod in pods if groupings.shadowed(pod)]
-    if watched:
-        _listed("Watched only (shadow mode)", ("POD", "TIPHYS"), groupings.shadows(watched))
-    if known.get("incomplete"):
-        sessions.screen().print(
-            f"\nWithout what the leader knows: {known['incomplete']}.", style="dim"
-        )
+    sheets.workflow(known)
     return sessions.YES
-
-
-def _listed(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print a table of pods, its first rows where there are many."""
-    sessions.listed(f"\n{title}", columns, rows[:MOST_ROWS])
-    if len(rows) > MOST_ROWS:
-        sessions.screen().print(f"and {len(rows) - MOST_ROWS} rows more: `-o json` has all of them")
 
 
 async def _pods_of(
@@ -329,49 +262,3 @@ async def _date(session: sessions.Session, known: sessions.Json, pods: list[sess
         since = await views.opted_in_at(session, source)
         for pod in undecided:
             pod["optedInAt"] = since
-
-
-def _policy(known: sessions.Json, decision: sessions.Json) -> str:
-    version = known.get("version") or decision.get("version") or decision.get("policy") or ""
-    if not known.get("policy"):
-        return str(version)
-    note = f"; {known['note']}" if known.get("note") else ""
-    return f"{known['policy']} ({known.get('mode')}), version {version}{note}"
-
-
-def _duration(saw: sessions.Json) -> str:
-    duration = saw.get("duration")
-    if not duration:
-        return ""
-    runs, basis = duration["runs"], duration["basis"]
-    of = f"{runs} runs" if basis == "history" else f"a guess by {basis}"
-    spread = f" ± {durations.words(duration['spreadS'])}" if duration["spreadS"] else ""
-    return f"{durations.words(duration['centreS'])}{spread} at speed 1 ({of})"
-
-
-def _left(saw: sessions.Json) -> str:
-    if "remainingWorkCoreS" not in saw:
-        return ""
-    hours = saw["remainingWorkCoreS"] / 3600
-    path = durations.words(saw["remainingPathS"])
-    return f"needs {hours:.2f} core hours more, {path} on its longest path from here"
-
-
-def _snapshot(found: sessions.Json) -> str:
-    if not found:
-        return ""
-    return f"version {found.get('version')}, {found.get('ageS', 0):.1f} s old when it was decided"
-
-
-def _nth(rank: int) -> str:
-    return "next" if rank == 1 else f"number {rank}"
-
-
-def _length(length_s: float | None) -> str:
-    return durations.words(length_s) if length_s else ""
-
-
-def _time(at: float | None) -> str:
-    if not at:
-        return ""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

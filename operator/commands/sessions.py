@@ -19,7 +19,8 @@ import yaml
 from rich import console, table
 
 from tiphys.models.domain import errors
-from tiphys.operator import apis, credentials
+from tiphys.operator import apis, credentials, dispatch
+from tiphys.operator.commands import refusals
 
 YES, NO, USAGE, MISSING, FORBIDDEN, SILENT = range(6)
 EXIT_CODES = (
@@ -32,11 +33,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """What Kubernetes takes as a name."""
 NAMED = (
     "Name a kubeconfig with --kubeconfig or in KUBECONFIG; `python -m lab kubeconfig` prints the "
-    "path of a lab's."
-)
-UP = (
-    "Is that cluster up (a lab: `python -m lab status`), and is it the one you mean (--kubeconfig, "
-    "--context)?"
+    "path of a lab's, which is there while the lab is up (`python -m lab status`)."
 )
 Json = dict[str, Any]
 
@@ -53,25 +50,27 @@ class Session:
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that every command has."""
-    for option in (
-        click.option(
-            "-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True
-        ),
-        click.option("-n", "--namespace", default="", help="Default: the context's."),
-        click.option(
-            "--kubeconfig",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Default: $KUBECONFIG, then ~/.kube/config.",
-        ),
-        click.option("--context", default="", help="Default: the kubeconfig's current one."),
-        click.option("--as", "user", default="", help="Ask as this user (impersonation)."),
-        click.option(
-            "--as-group", "groups", multiple=True, help="And as of this group; repeatable."
-        ),
-        click.option("--as-uid", "uid", default="", help="And with this uid."),
-        click.option(
-            "--system-namespace", default=SYSTEM, show_default=True, help="Where Tiphys runs."
-        ),
+    for option in reversed(
+        (
+            click.option("-n", "--namespace", default="", help="Default: the context's."),
+            click.option(
+                "-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True
+            ),
+            click.option(
+                "--kubeconfig",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Default: $KUBECONFIG, then ~/.kube/config.",
+            ),
+            click.option("--context", default="", help="Default: the kubeconfig's current one."),
+            click.option("--as", "user", default="", help="Ask as this user (impersonation)."),
+            click.option(
+                "--as-group", "groups", multiple=True, help="And as of this group; repeatable."
+            ),
+            click.option("--as-uid", "uid", default="", help="And with this uid."),
+            click.option(
+                "--system-namespace", default=SYSTEM, show_default=True, help="Where Tiphys runs."
+            ),
+        )
     ):
         function = option(function)
     return function
@@ -91,14 +90,15 @@ def run(
 ) -> int:
     """Run the work of a command with a client; return its exit code, with errors in one line."""
 
+    server = ""
+
     async def inside() -> int:
+        nonlocal server
         for each in filter(None, (namespace, system_namespace)):
             if not NAME.fullmatch(each):
                 raise errors.InputError(f"{each!r} cannot name a namespace")
-        try:
-            login = credentials.find(kubeconfig, context=context)
-        except errors.InputError as error:
-            raise errors.InputError(f"{error}. {NAMED}") from error
+        login = credentials.find(kubeconfig, context=context)
+        server = login.server
         given = namespace or str(getattr(login, "namespace", "") or "default")
         # What is typed stands in for what the kubeconfig says, as with kubectl.
         headers = credentials.impersonation(user, groups, uid) or getattr(
@@ -113,15 +113,15 @@ def run(
 
     try:
         return asyncio.run(inside())
-    except errors.UnavailableError as error:
-        return failed(errors.UnavailableError(f"{error}. {UP}"))
     except errors.TiphysError as error:
-        return failed(error)
+        return failed(error, server=server)
 
 
-def failed(error: Exception) -> int:
-    """Say what went wrong and return the exit code that stands for it."""
-    click.echo(f"tiphys: {error}", err=True)
+def failed(error: errors.TiphysError, *, server: str = "") -> int:
+    """Say what went wrong and return the exit code that stands for it; `server` was asked."""
+    said = refusals.words(error, server)
+    hint = f". {NAMED}" if isinstance(error, credentials.AbsentError) else ""
+    click.echo(f"tiphys: {said}{hint}", err=True)
     if isinstance(error, apis.NotFoundError):
         return MISSING
     if isinstance(error, errors.RefusedError):
@@ -134,7 +134,9 @@ def failed(error: Exception) -> int:
 def main(command: click.Command, name: str, arguments: list[str]) -> int:
     """Run a click command as a subcommand of `tiphys`; return its exit code."""
     try:
-        code = command.main(arguments, prog_name=f"tiphys {name}", standalone_mode=False)
+        code = command.main(
+            arguments, prog_name=f"{dispatch.program(sys.argv[0])} {name}", standalone_mode=False
+        )
     except click.ClickException as error:
         error.show()
         return USAGE

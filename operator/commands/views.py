@@ -11,9 +11,19 @@ from tiphys.argo import patches
 from tiphys.models.domain import decisions, errors, optins, pods
 from tiphys.models.wire import stamps
 from tiphys.operator import apis, elections
-from tiphys.operator.commands import sessions
+from tiphys.operator.commands import refusals, sessions
 
-WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}"
+PATHS = {
+    "pod": "/api/v1/namespaces/{}/pods/{}",
+    "workflow": "/apis/argoproj.io/v1alpha1/namespaces/{}/workflows/{}",
+}
+KINDS = {
+    "pod": frozenset({"pod", "pods", "po"}),
+    "workflow": frozenset(
+        {"workflow", "workflows", "wf", "workflow.argoproj.io", "workflows.argoproj.io"}
+    ),
+}
+"""How kubectl writes what an object is, as in `kubectl get -o name`: `pod/NAME`."""
 METRICS_PORT = 9080
 UNTOLD = "no reason is written on it yet"
 """The leader knows it from its first plan, and writes it onto pods that wait long, where no
@@ -34,23 +44,52 @@ class Answer:
 
 
 async def pod(session: sessions.Session, name: str) -> sessions.Json:
-    """Read a pod, `NAME` or `NAMESPACE/NAME`; raises as the client does."""
-    namespace, own = _named(session, name)
-    return await session.api.get(f"/api/v1/namespaces/{namespace}/pods/{own}")
+    """Read a pod, `NAME`, `NAMESPACE/NAME` or `pod/NAME`; raises as the client does."""
+    return await _read(session, name, "pod")
 
 
 async def workflow(session: sessions.Session, name: str) -> sessions.Json:
-    """Read a Workflow, `NAME` or `NAMESPACE/NAME`."""
-    return await session.api.get(WORKFLOWS.format(*_named(session, name)))
+    """Read a Workflow, named as pods are or as `workflow.argoproj.io/NAME`."""
+    return await _read(session, name, "workflow")
 
 
-def _named(session: sessions.Session, name: str) -> tuple[str, str]:
+async def _read(session: sessions.Session, name: str, kind: str) -> sessions.Json:
+    namespace, own = _named(session, name, kind)
+    try:
+        return await session.api.get(PATHS[kind].format(namespace, own))
+    except apis.NotFoundError as error:
+        raise await _absent(session, error, kind, namespace, own) from error
+
+
+async def _absent(
+    session: sessions.Session, error: apis.NotFoundError, kind: str, namespace: str, own: str
+) -> apis.NotFoundError:
+    """Return an error that says what is not there: the object, its namespace, or its kind."""
+    if not error.reason:  # a path that the API server does not know at all
+        return apis.NotFoundError(f"this cluster knows no {kind}s: Argo Workflows is not in it")
+    try:
+        await session.api.get(f"/api/v1/namespaces/{namespace}")
+    except apis.NotFoundError:
+        return apis.NotFoundError(f"there is no namespace {namespace} in this cluster")
+    except errors.TiphysError:
+        pass  # who may not read namespaces has the next sentence
+    return apis.NotFoundError(
+        f"there is no {kind} {own} in namespace {namespace}; name another namespace with -n"
+    )
+
+
+def _named(session: sessions.Session, name: str, kind: str) -> tuple[str, str]:
     """Return namespace and name.  Raises `InputError` for what cannot be one."""
-    namespace, slash, own = name.rpartition("/")
-    for part in (own, namespace) if slash else (own,):
+    before, slash, own = name.rpartition("/")
+    meant = next((each for each, words in KINDS.items() if before in words), kind)
+    if meant != kind:
+        raise errors.InputError(f"{name} names a {meant}, and a {kind} is asked for")
+    if before in KINDS[kind]:
+        before = slash = ""
+    for part in (own, before) if slash else (own,):
         if not sessions.NAME.fullmatch(part):
             raise errors.InputError(f"{name!r} names no object: write NAME or NAMESPACE/NAME")
-    return namespace or session.namespace, own
+    return before or session.namespace, own
 
 
 async def leader(session: sessions.Session, uid: str) -> Answer:
@@ -157,7 +196,7 @@ async def direct(url: str, uid: str) -> Answer:
                 return Answer(found=await response.json())
             return Answer(why=f"the operator at {url} answered {response.status}")
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        return Answer(why=f"the operator at {url} does not answer ({error!r})")
+        return Answer(why=f"the operator at {url} does not answer ({refusals.silence(error)})")
 
 
 async def events(session: sessions.Session, namespace: str, uid: str) -> list[sessions.Json]:

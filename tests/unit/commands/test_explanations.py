@@ -7,7 +7,7 @@ import pytest
 from tests.fakes import pods as fake_pods
 from tiphys.models.domain import errors, pods
 from tiphys.operator import apis
-from tiphys.operator.commands import explanations, groupings, sessions, views
+from tiphys.operator.commands import explanations, groupings, sessions, sheets, views
 
 PROBLEM = (
     "Workflow red/x: annotation tiphys.dev/deadline: write a time above zero such as 90m or 2h, "
@@ -166,11 +166,11 @@ async def test_in_shadow_mode_it_is_said_what_tiphys_would_have_done(
         "optIn": optin,
     }
     masked = [{"group": "old", "why": "its nodes are too small: memory"}]
-    explanations._print({**known, "admission": {**SHADOW, "masked": masked}})
+    sheets.pod({**known, "admission": {**SHADOW, "masked": masked}})
     said = " ".join(capsys.readouterr().out.split())
     assert "shadow mode Tiphys would gate: no node has room" in said
     assert "old its nodes are too small: memory" in said
-    explanations._print(known)
+    sheets.pod(known)
     assert "is not remembered any more" in " ".join(capsys.readouterr().out.split())
     pods = [a_pod(n, admission=SHADOW) for n in range(5)]
     answer = views.Answer(found={"kind": "Workflow", "workflow": "red/x", "pods": pods})
@@ -255,7 +255,7 @@ async def test_a_pod_from_before_the_opt_in_is_told_just_that(
     pod = a_pod(1, **known, ours=False, createdAt="2026-11-30T10:00:00Z", condition="", told=[])
     await explanations._date(session, pod, [pod])
     assert groupings.missed(pod)
-    explanations._print(pod)
+    sheets.pod(pod)
     said = " ".join(capsys.readouterr().out.split())
     before = f"why not steered: it was created before the opt-in by {source} (2026-11-30T10:00:01Z)"
     assert earlier is (before in said)
@@ -290,7 +290,7 @@ async def test_pods_that_failed_open_are_counted_and_not_listed_as_released(
     assert "the webhook got no answer in time or was not asked" in before
     assert "p4" in after
     assert "p0" not in after
-    explanations._print({**left[0], "condition": "", "told": []})
+    sheets.pod({**left[0], "condition": "", "told": []})
     said = " ".join(capsys.readouterr().out.split())
     assert "state not steered, kube-scheduler places it" in said
     assert "why not steered: it carries no decision; the webhook got no answer in time" in said
@@ -312,12 +312,12 @@ def test_an_opened_pod_is_told_who_opened_it_and_not_why_it_waited(
     assert condition["message"] == views.waits(pod)
     about = {"ours": True, "condition": "", "told": []}
     gate = {"decision": "d-1", "verdict": "gate", "reason": "No node that it may use has room."}
-    explanations._print(a_pod(1, **about, created=gate))
+    sheets.pod(a_pod(1, **about, created=gate))
     said = " ".join(capsys.readouterr().out.split())
     assert f"why {groupings.OPENED}" in said
     assert "has room" not in said
     release = {"decision": "d-2", "verdict": "release", "reason": "Goes next."}
-    explanations._print(a_pod(1, **about, created=gate, released=release))
+    sheets.pod(a_pod(1, **about, created=gate, released=release))
     said = " ".join(capsys.readouterr().out.split())
     assert "why Goes next. opened by the operator, by release d-2" in said
 
@@ -379,7 +379,7 @@ def test_a_gate_that_somebody_set_by_hand_is_called_that(
     pod["spec"]["schedulingGates"] = [{"name": pods.STEERING_GATE}]
     pod["metadata"]["uid"] = "u1"
     pod["metadata"]["labels"].pop("tiphys.dev/steered", None)
-    explanations._print({**explanations._on_pod(pod), "told": []})
+    sheets.pod({**explanations._on_pod(pod), "told": []})
     said = " ".join(capsys.readouterr().out.split())
     assert "state waits at a gate that Tiphys did not set" in said
     assert "`tiphys release` opens it now" in said

@@ -157,27 +157,34 @@ def test_a_file_that_is_not_there_is_named_before_any_cluster_is_looked_for(
     assert "kubeconfig" in capsys.readouterr().err
 
 
-def test_without_a_cluster_the_error_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """No kubeconfig there, then one whose server does not answer."""
-    missing = tmp_path / "missing"
-    missing.write_text("{}")
-    assert 2 == statuses.main(["--kubeconfig", str(missing)])
-    said = capsys.readouterr().err
-    assert "no kubeconfig that can be used" in said
-    assert (
-        "Name a kubeconfig with --kubeconfig or in KUBECONFIG; `python -m lab kubeconfig`" in said
-    )
-    assert 1 == len(said.strip().splitlines())
+def a_kubeconfig(path: Path, server: str) -> str:
+    """Write a kubeconfig with one context `a` for an address; return its path."""
     config = {
         "current-context": "a",
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "clusters": [{"name": "a", "cluster": {"server": server}}],
         "users": [{"name": "a", "user": {}}],
     }
-    missing.write_text(yaml.safe_dump(config))
-    assert 5 == statuses.main(["--kubeconfig", str(missing)])
-    said = capsys.readouterr().err
-    assert "Is that cluster up (a lab: `python -m lab status`)" in said
-    assert 1 == len(said.strip().splitlines())
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def test_without_a_cluster_the_error_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No kubeconfig there, no such context, then a server that does not answer."""
+    path = tmp_path / "config"
+    named = f"there is no kubeconfig {path}. Name a kubeconfig with --kubeconfig or in KUBECONFIG;"
+    closed = "the API server at http://127.0.0.1:1 does not answer (connection refused). Is that"
+    absent = f"{path}: there is no context 'b'; there are: a"
+    for expected, server, code, more in (
+        (named, "", 2, []),
+        (closed, "http://127.0.0.1:1", 5, []),
+        (absent, "http://127.0.0.1:1", 2, ["--context", "b"]),
+    ):
+        if server:
+            a_kubeconfig(path, server)
+        assert code == statuses.main(["--kubeconfig", str(path), *more])
+        said = capsys.readouterr().err
+        assert said.startswith(f"tiphys: {expected}")
+        assert 1 == len(said.strip().splitlines())

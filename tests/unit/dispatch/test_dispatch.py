@@ -56,6 +56,23 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "called"),
+    [
+        ("/usr/bin/kubectl-tiphys", "kubectl tiphys"),
+        ("/usr/bin/tiphys", "tiphys"),
+        ("/kubectl-plugins/tiphys", "tiphys"),
+    ],
+)
+def test_a_plugin_of_kubectl_is_named_as_it_was_called(path: str, called: str) -> None:
+    """In the usage, and where a word was wrong."""
+    assert called == dispatch.program(path)
+    assert f"usage: {called} COMMAND" in dispatch.usage([], called=called)
+    err = io.StringIO()
+    assert 2 == dispatch.run(["gret"], COMMANDS, out=io.StringIO(), err=err, called=called)
+    assert f"`{called} --help` lists the commands" in err.getvalue()
+
+
+@pytest.mark.parametrize(
     ("module", "extra"),
     [("tiphys.webhook.processes", "webhook"), ("tiphys.operator.commands.statuses", "operator")],
 )

@@ -63,16 +63,27 @@ def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"users: \xff\xfe", "UnicodeDecodeError"),
-        (b"[1]", "AttributeError"),
-        (b"{contexts: [], current-context: one}", "no context 'one'; there are: none"),
+        (b"users: \xff\xfe", " is no kubeconfig that can be used: UnicodeDecodeError"),
+        (b"[1]", " is no kubeconfig that can be used: AttributeError"),
+        (b"contexts: [{name: a, context: {}}]\ncurrent-context: a", "'cluster' is missing in it"),
+        (b"{contexts: [], current-context: one}", ": there is no context 'one'; there are: none"),
+        (b"{}", r": no context is chosen there; name one \(--context\)"),
     ],
 )
 def test_a_spoiled_kubeconfig_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     """In one sentence, whatever is wrong with it."""
     path = tmp_path / "config"
     path.write_bytes(content)
-    with pytest.raises(errors.InputError, match=f"{path} is no kubeconfig .*{said}"):
+    with pytest.raises(errors.InputError, match=f"^{path}.*{said}"):
+        credentials.find(path)
+
+
+def test_a_kubeconfig_that_is_not_there_is_an_error_of_its_own(tmp_path: Path) -> None:
+    """Commands hint at where one may come from; a file of it that is gone is named too."""
+    with pytest.raises(credentials.AbsentError, match=f"^there is no kubeconfig {tmp_path}/gone$"):
+        credentials.find(tmp_path / "gone")
+    path = a_kubeconfig(tmp_path, tokenFile="token")
+    with pytest.raises(errors.InputError, match=f"used: {tmp_path}/token: No such file"):
         credentials.find(path)
 
 

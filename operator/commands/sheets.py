@@ -1,0 +1,187 @@
+"""What `explain` prints: one sheet for a pod, one for a Workflow."""
+
+import datetime
+
+from tiphys.models.domain import decisions, durations
+from tiphys.operator.commands import groupings, sessions, views
+
+MOST_ROWS = 20
+"""Rows of a table of waiting or open pods; `-o json` has all of them."""
+UNSTEERED = (decisions.Verdict.PASS, decisions.Verdict.SHADOW)
+LAST = 10**9
+"""Where a pod without a rank stands."""
+
+
+def pod(known: sessions.Json) -> None:
+    """Print what is known of one pod."""
+    hold, saw = known.get("hold") or {}, known.get("saw") or {}
+    admission = known.get("admission") or {}
+    shadow = admission if admission.get("verdict") == decisions.Verdict.SHADOW else {}
+    decision = groupings.decided(known)
+    if known["gated"] and not known["ours"]:
+        state = "waits at a gate that Tiphys did not set"
+    elif known["gated"]:
+        state = f"waits, {_nth(hold.get('rank') or 0)} in order" if hold else "waits at its gate"
+    elif known["node"]:
+        state = f"on {known['node']} ({known['phase']})"
+    else:
+        steered = decision and decision.get("verdict") not in UNSTEERED
+        state = "released" if steered else "only watched" if shadow else "not steered"
+        state += ", kube-scheduler places it"
+    why = hold.get("reason") or known["condition"].removeprefix(decisions.SPOKEN)
+    if why == views.UNTOLD and not known.get("incomplete"):
+        why = views.UNPLANNED
+    if not known["gated"] and not shadow:
+        why = groupings.opening(known) or why
+    others = [each for each in hold.get("blockers") or () if each != hold["blocker"]]
+    candidates = known.get("candidates") or decision.get("candidates") or []
+    masked = known.get("masked") or decision.get("masked") or []
+    sessions.facts(
+        [
+            ("pod", known["pod"]),
+            ("state", state),
+            ("why", why),
+            ("opened by", groupings.opener(known)),
+            ("waits for", hold.get("blocker") or ""),
+            ("and for", sessions.some(others, most=groupings.NAMED)),
+            ("expected", clock(hold.get("until"))),
+            ("opens by", clock(hold.get("mustOpenBy"))),
+            ("held though it fits", _length(hold.get("heldS"))),
+            ("other gates", ", ".join(known.get("foreignGates") or ())),
+            ("kube-scheduler", _unbound(known) if known["condition"] != why else ""),
+            ("steering", groupings.unsteered(known)),
+            ("policy", _policy(known, decision)),
+            ("shadow mode", _shadow(known, shadow)),
+            ("would go to" if shadow else "went to", groupings.group(decision)),
+            ("by default", known.get("default") or decision.get("default") or ""),
+            ("expects to run", _duration(saw)),
+            ("its workflow", _left(saw)),
+            ("snapshot", _snapshot(known.get("snapshot") or decision.get("snapshot") or {})),
+        ]
+    )
+    if candidates:
+        rows = [(c["group"], c.get("why") or "") for c in candidates]
+        sessions.listed("\nGroups that may take it", ("GROUP", "WHY"), rows)
+    if masked:
+        rows = [(m["group"], m["why"]) for m in masked]
+        sessions.listed("\nGroups that may not", ("GROUP", "WHY"), rows)
+    if known["told"]:
+        rows = [(t["reason"] or "", t["message"] or "") for t in known["told"][-5:]]
+        sessions.listed("\nTold so far", ("REASON", "MESSAGE"), rows)
+    if known.get("incomplete"):
+        sessions.screen().print(
+            f"\nWithout what the leader knows: {known['incomplete']}.", style="dim"
+        )
+
+
+def _unbound(known: sessions.Json) -> str:
+    """Return what kube-scheduler says of a pod that is open and on no node yet."""
+    return str(known["condition"]) if groupings.unbound(known) else ""
+
+
+def _shadow(known: sessions.Json, shadow: sessions.Json) -> str:
+    """Return what Tiphys would have done with a pod of a namespace that it only watches."""
+    if shadow:
+        return f"Tiphys {shadow['reason']}"
+    optin = known.get("optIn") or {}
+    if known.get("mode") != "Shadow" or not optin.get("enabled") or known.get("admission"):
+        return ""
+    return (
+        "nothing is changed; what Tiphys would have done is not remembered any more, the line "
+        "`decided` in an operator's log tells it"
+    )
+
+
+def workflow(known: sessions.Json) -> None:
+    """Print what is known of one Workflow."""
+    pods = known["pods"]
+    waiting = sorted(
+        (pod for pod in pods if pod["gated"]),
+        key=lambda pod: groupings.rank(pod) or LAST,
+    )
+    running = sum(1 for pod in pods if pod["phase"] == "Running")
+    ended = sum(1 for pod in pods if pod["phase"] in ("Succeeded", "Failed"))
+    in_all = max(known.get("podsInAll") or 0, len(pods))
+    missed = [pod for pod in pods if groupings.missed(pod)]
+    counted = f"{len(waiting)} wait, {running} run, {ended} ended, {in_all} in all"
+    sessions.facts(
+        [
+            ("workflow", known["workflow"]),
+            ("pods", f"{counted}; {len(missed)} not steered" if missed else counted),
+            ("policy", _policy(known, {})),
+            ("opted in by", groupings.steered(known)),
+            ("steering", groupings.unsteered(known)),
+            ("priority", sessions.text(known, "priority")),
+            ("not visible yet", "; ".join(known.get("unknowns") or ())),
+        ]
+    )
+    if waiting:
+        _listed(
+            "Waiting, in order", ("RANK", "POD", "WAITS FOR", "WHY"), groupings.waiting(waiting)
+        )
+    if missed:
+        _listed("Not steered", ("POD", "WHY"), groupings.passed(missed))
+    unbound = [pod for pod in pods if groupings.unbound(pod) and not groupings.missed(pod)]
+    if unbound:
+        _listed("Open, on no node yet", ("POD", "WENT TO", "WHY"), groupings.opened(unbound))
+    watched = [pod for pod in pods if groupings.shadowed(pod)]
+    if watched:
+        _listed("Watched only (shadow mode)", ("POD", "TIPHYS"), groupings.shadows(watched))
+    if known.get("incomplete"):
+        sessions.screen().print(
+            f"\nWithout what the leader knows: {known['incomplete']}.", style="dim"
+        )
+
+
+def _listed(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table of pods, its first rows where there are many."""
+    sessions.listed(f"\n{title}", columns, rows[:MOST_ROWS])
+    if len(rows) > MOST_ROWS:
+        sessions.screen().print(f"and {len(rows) - MOST_ROWS} rows more: `-o json` has all of them")
+
+
+def _policy(known: sessions.Json, decision: sessions.Json) -> str:
+    version = known.get("version") or decision.get("version") or decision.get("policy") or ""
+    if not known.get("policy"):
+        return str(version)
+    note = f"; {known['note']}" if known.get("note") else ""
+    return f"{known['policy']} ({known.get('mode')}), version {version}{note}"
+
+
+def _duration(saw: sessions.Json) -> str:
+    duration = saw.get("duration")
+    if not duration:
+        return ""
+    runs, basis = duration["runs"], duration["basis"]
+    of = f"{runs} runs" if basis == "history" else f"a guess by {basis}"
+    spread = f" ± {durations.words(duration['spreadS'])}" if duration["spreadS"] else ""
+    return f"{durations.words(duration['centreS'])}{spread} at speed 1 ({of})"
+
+
+def _left(saw: sessions.Json) -> str:
+    if "remainingWorkCoreS" not in saw:
+        return ""
+    hours = saw["remainingWorkCoreS"] / 3600
+    path = durations.words(saw["remainingPathS"])
+    return f"needs {hours:.2f} core hours more, {path} on its longest path from here"
+
+
+def _snapshot(found: sessions.Json) -> str:
+    if not found:
+        return ""
+    return f"version {found.get('version')}, {found.get('ageS', 0):.1f} s old when it was decided"
+
+
+def _nth(rank: int) -> str:
+    return "next" if rank == 1 else f"number {rank}"
+
+
+def _length(length_s: float | None) -> str:
+    return durations.words(length_s) if length_s else ""
+
+
+def clock(at: float | None) -> str:
+    """Return a time for people; empty for none."""
+    if not at:
+        return ""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
