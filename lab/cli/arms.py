@@ -19,7 +19,7 @@ from lab.cli import clusters, displays, installs, runs, workloads
 from lab.controlplane import labs, states
 from lab.installs import charts, helms
 from lab.reports import figures, measurements, results, sources
-from lab.workloads import submissions
+from lab.workloads import packs, submissions
 
 ENABLED = "tiphys.dev/enabled"
 OPENED = re.compile(r'^tiphys_operator_gates_opened_total\{how="(\w+)"\} (\S+)$', re.MULTILINE)
@@ -66,6 +66,8 @@ class Load:
     speed: float
     limit_wall_s: float
     most_tasks: int | None = None
+    data: Path | None = None
+    """Folder of the data pack; None looks for it (`lab.workloads.packs`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +127,11 @@ def run(
     return Ended(measured=measured, failure=failure, opened=opened)
 
 
-def prepare(name: str, *, into: Path) -> None:
+def prepare(name: str, *, into: Path, data: Path | None) -> None:
     """Meet at the outset what would end an experiment after minutes or hours.
 
     Another experiment's lab is not ours to use, and less so to take down. Helm is found or built,
-    and figures and pages have a place.
+    figures and pages have a place, and a data pack that was named is there.
     """
     state = states.read(homes.home(name))
     if state is not None and state.running:
@@ -137,6 +139,7 @@ def prepare(name: str, *, into: Path) -> None:
             f"lab {name!r} runs already, so another demo may be under way: wait for it, or end "
             f"it with `{invocations.lab()} down --name {name}`"
         )
+    packs.find(data)
     for place in (results.folder(), into):
         results.check_place(place)
     with displays.Builds() as shown:
@@ -155,6 +158,7 @@ def _submit(ctx: click.Context, load: Load, *, name: str) -> errors.RunError | N
             overload=load.overload,
             most_tasks=load.most_tasks,
             limit_wall_s=load.limit_wall_s,
+            data=load.data,
         )
     except errors.RunError as error:
         return error
@@ -174,7 +178,7 @@ def _namespaces(load: Load) -> list[str]:
         window_s=None,
         most_tasks=load.most_tasks,
         held_out=False,
-        data=None,
+        data=load.data,
     )
     return sorted({plan.namespace for plan in made.workflows})
 

@@ -15,8 +15,9 @@ from typing import cast
 
 import click
 
-from lab.cli import arms, measures, options
-from lab.reports import comparisons, measurements, pages, results
+from lab.cli import arms, measures, options, workloads
+from lab.reports import comparisons, figures, measurements, pages, results
+from lab.workloads import packs
 
 LAB = "bench"
 MIX = "genomics"
@@ -77,6 +78,7 @@ Row = dict[str, results.Scalar]
     help="Keep what demo_seeds.json has of this commit, and measure only what it lacks.",
 )
 @options.kubernetes
+@workloads.data
 @measures.into
 @click.pass_context
 def bench_demo(
@@ -90,19 +92,21 @@ def bench_demo(
     slow_speed: float,
     go_on: bool,
     kubernetes: str,
+    data: Path | None,
     into: Path | None,
 ) -> None:
     """Measure what Tiphys gains, over loads and seeds; hours on two cores."""
     started = time.monotonic()
     folder = into or results.REPOSITORY / "build" / "reports"
-    arms.prepare(LAB, into=folder)
+    arms.prepare(LAB, into=folder, data=data)
     chosen = {name: LOADS[name] for name in loads or LOADS}
     asked: dict[str, results.Scalar] = {
         "workflows": workflows,
         "warm_up": warm_up_workflows,
         "kubernetes": kubernetes,
     }
-    ratios, runs = _kept(asked) if go_on else ([], [])
+    source = "sample" if packs.find(data).sample else "pack"
+    ratios, runs = _kept(asked, data=source) if go_on else ([], [])
     path: Path | None = None
     for seed in range(first_seed, first_seed + seeds):
         slow = seeds > 1 and seed == first_seed + seeds - 1
@@ -115,6 +119,7 @@ def bench_demo(
                 overload=overload,
                 speed=min(speed, slow_speed) if slow else speed,
                 limit_wall_s=LIMIT_WALL_S,
+                data=data,
             )
             if any(_about(row) == (name, load.seed, load.speed) for row in ratios):
                 click.echo(f"{name}, seed {seed}: measured before, kept")
@@ -129,6 +134,7 @@ def bench_demo(
                 "demo_seeds",
                 seed=first_seed,
                 speed=speed,
+                data=source,
                 figures={**asked, **_figures(ratios, runs)},
             )
             click.echo(f"{name}, seed {seed}: {_said(found, ended)}")
@@ -138,10 +144,11 @@ def bench_demo(
         click.echo(f"results  {path}\ndone in {(time.monotonic() - started) / 60:.0f} min")
 
 
-def _kept(asked: Mapping[str, results.Scalar]) -> tuple[list[Row], list[Row]]:
+def _kept(asked: Mapping[str, results.Scalar], *, data: str) -> tuple[list[Row], list[Row]]:
     """Return ratios and runs that count, of an earlier part of the same measurement."""
     kept = results.read("demo_seeds")
-    if kept.get("git") != results.git() or any(kept.get(key) != asked[key] for key in asked):
+    same = {**asked, "git": results.git(), "data": data}
+    if any(kept.get(key) != value for key, value in same.items()):
         return [], []
     ratios, runs = (cast(list[Row], kept.get(key, [])) for key in ("ratios", "runs"))
     doubtful = {_about(row) for row in runs if _doubtful(row)}
@@ -175,6 +182,7 @@ def _measured(
                 overload=1.0,
                 speed=load.speed,
                 limit_wall_s=LIMIT_WALL_S,
+                data=load.data,
             )
         click.secho(f"{arm.name}: overload {load.overload:g}, seed {load.seed}", bold=True)
         ended[arm.name] = arms.run(ctx, arm, load, name=LAB, kubernetes=kubernetes, warm_up=before)
@@ -254,6 +262,8 @@ def _said(ratios: Mapping[str, float], ended: Mapping[str, arms.Ended]) -> str:
         if not item.measured.validity.valid or item.measured.problems
     ]
     caution = f"does not count ({', '.join(doubtful)} ran INVALID): " if doubtful else ""
+    if figures.data(ended["default"].measured) == "sample":
+        caution = f"{packs.SAMPLE_TITLE}; {caution}"
     mean = comparisons.in_words(ratios["equal_requests.mean_completion"])
     p95 = comparisons.in_words(ratios["equal_requests.p95_completion"])
     gates = comparisons.in_words(ratios["fifo_gates.mean_completion"])

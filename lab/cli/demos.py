@@ -15,7 +15,7 @@ import click
 from click import core
 
 from lab import errors
-from lab.cli import arms, measures, options, remedies
+from lab.cli import arms, conclusions, measures, options, remedies, workloads
 from lab.reports import comparisons, figures, measurements, pages, results
 
 LAB = "demo"
@@ -54,6 +54,7 @@ def _explained() -> Iterator[None]:
     help="Simulated seconds per second.",
 )
 @options.kubernetes
+@workloads.data
 @measures.into
 @click.pass_context
 @_explained()
@@ -64,12 +65,13 @@ def demo(
     overload: float,
     speed: float,
     kubernetes: str,
+    data: Path | None,
     into: Path | None,
 ) -> None:
     """Run the demonstration from start to end; it leaves figures and a page, and no process."""
     started = time.monotonic()
     folder = into or results.REPOSITORY / "build" / "reports"
-    arms.prepare(LAB, into=folder)
+    arms.prepare(LAB, into=folder, data=data)
     load = arms.Load(
         mix=MIX,
         cluster=CLUSTER,
@@ -78,6 +80,7 @@ def demo(
         overload=overload,
         speed=speed,
         limit_wall_s=limit_wall_s(workflows, overload=overload, speed=speed),
+        data=data,
     )
     _say(1, f"{workflows} {MIX} workflows, {overload:g} times what the cluster can do: default")
     base = arms.run(ctx, arms.DEFAULT, load, name=LAB, kubernetes=kubernetes)
@@ -88,28 +91,31 @@ def demo(
     measured = [item.measured for item in ended]
     for item in measured:
         measurements.write(folder / f"{LAB}-{item.run}-{item.arm}.json", item)
-    found = _compared(measured)
-    said = _verdict(measured, found)
+    concluded = conclusions.concluded(
+        *measured, failures=[failure for each in ended if (failure := _failure(each))]
+    )
+    said = concluded.lines(
+        remedy=_remedy(ctx, measured, elapsed_s=time.monotonic() - started),
+    )
     page_path = folder / f"{LAB}-{measured[0].run}.html"
-    pages.write(page_path, measured, note=said)
+    pages.write(page_path, measured, notes=said, alarm=bool(concluded.doubts))
     results_path = results.write(
         "demo",
         seed=seed,
         speed=speed,
+        data=figures.data(base.measured),
         figures={
+            **conclusions.as_figures(concluded.doubts),
             **figures.of_arms(measured),
-            **(comparisons.figures(found) if found else {}),
+            **(comparisons.figures(concluded.found) if concluded.found else {}),
             "tiphys.gates_opened": sum(steered.opened.values()),
             "tiphys.opened_by_timeout": steered.opened_by_timeout,
         },
     )
     measures.show(measured)
-    if said:
-        click.secho(said, bold=True)
+    measures.show_conclusion(concluded, said)
     click.echo(f"results  {results_path}\npage     {page_path}")
     click.echo(f"done in {time.monotonic() - started:.0f} s; open the page in a browser")
-    if remedy := _remedy(ctx, measured, elapsed_s=time.monotonic() - started):
-        click.echo(remedy)
     for each in ended:
         measures.check(each.measured)
         _check_failures(each)
@@ -128,13 +134,12 @@ def _remedy(
     speeds = [speed for item in measured if (speed := remedies.slower(item))]
     if not speeds:
         return ""
-    why = "this machine is too slow or too busy for these figures to count: "
     wall_s = remedies.expected_wall_s(measured, speed=min(speeds))
     if wall_s is not None:
         # Labs start and end as quickly at any speed.
         wall_s += max(0.0, elapsed_s - sum(item.figures.wall_s or 0.0 for item in measured))
     if wall_s is None or wall_s > remedies.LONGEST_WALL_S:
-        return why + remedies.freed(wall_s)
+        return remedies.freed(wall_s)
     arguments = ["--speed", f"{min(speeds):g}"]
     for option in ctx.command.params:
         name = option.name or ""
@@ -143,45 +148,9 @@ def _remedy(
         if given and name != "speed":
             arguments += [option.opts[0], str(ctx.params[name])]
     return (
-        f"{why}free it of other work, or repeat with "
+        "this machine is too slow or too busy: free it of other work, or repeat with "
         f'`make demo ARGS="{shlex.join(arguments)}"`, {remedies.in_words(wall_s)}'
     )
-
-
-def _compared(measured: Sequence[measurements.Measurement]) -> comparisons.Comparison | None:
-    """Return Tiphys over default; None where no workflow succeeded in both."""
-    base, steered = measured
-    try:
-        return comparisons.compare(base, steered)
-    except errors.RunError:
-        return None
-
-
-def _verdict(
-    measured: Sequence[measurements.Measurement], found: comparisons.Comparison | None
-) -> str:
-    """Return what it comes to; that of an invalid arm is marked, since headlines are read alone."""
-    if found is None:
-        return ""
-    doubtful = [item.arm for item in measured if not item.validity.valid]
-    if not doubtful:
-        return in_words(found)
-    return f"Does not count, since {' and '.join(doubtful)} ran INVALID. {in_words(found)}"
-
-
-def in_words(found: comparisons.Comparison) -> str:
-    """Return what the table comes to, in a sentence or two."""
-    low, high = map(comparisons.in_words, found.interval_95)
-    said = (
-        f"Tiphys against default: mean completion {comparisons.in_words(found.mean_completion)} "
-        f"(95 % interval {low} to {high}, {found.pairs} pairs), "
-        f"P95 {comparisons.in_words(found.p95_completion)}"
-    )
-    if found.mean_wait is not None:
-        said += f", mean wait of a pod {comparisons.in_words(found.mean_wait)}"
-    if found.left_out:
-        said += f"; {found.left_out} workflows that failed in one or both are left out"
-    return said
 
 
 def _check_failures(ended: arms.Ended) -> None:
@@ -190,14 +159,25 @@ def _check_failures(ended: arms.Ended) -> None:
     People ask for too little memory now and then (the mix draws it so); a workflow that ran out of
     retries by it is a finding about requests. Any other failure is one of the lab.
     """
-    failed = [item for item in ended.measured.workflows if item.phase != "Succeeded"]
-    if ended.failure and not (failed and all(item.oom_kills for item in failed)):
-        raise errors.RunError(f"{ended.measured.arm}: {ended.failure}")
-    for item in failed:
+    if failure := _failure(ended):
+        raise errors.RunError(failure)
+    for item in _failed(ended):
         click.echo(
             f"{ended.measured.arm}: {item.namespace}/{item.name} failed: its requests were too "
             "small for it"
         )
+
+
+def _failure(ended: arms.Ended) -> str:
+    """Return the run's error where it is one of the lab; empty where requests were too small."""
+    failed = _failed(ended)
+    if ended.failure and not (failed and all(item.oom_kills for item in failed)):
+        return f"{ended.measured.arm}: {ended.failure}"
+    return ""
+
+
+def _failed(ended: arms.Ended) -> list[measurements.Workflow]:
+    return [item for item in ended.measured.workflows if item.phase != "Succeeded"]
 
 
 def _say(step: int, what: str) -> None:

@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import errors, homes
-from lab.cli import options, remedies
+from lab.cli import conclusions, options, remedies
 from lab.reports import figures, measurements, pages, results, sources, tables
+from lab.workloads import packs
 
 into = click.option(
     "--into",
@@ -46,7 +47,11 @@ def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
         command=record.command,
         seed=record.seed,
         speed=record.speed,
-        figures=figures.of_arms([measured]),
+        data=figures.data(measured),
+        figures={
+            **conclusions.as_figures(conclusions.doubts(measured)),
+            **figures.of_arms([measured]),
+        },
     )
     show([measured])
     click.echo(f"measurement  {json_path}\nresults      {results_path}\npage         {page_path}")
@@ -76,6 +81,8 @@ def stem(measured: measurements.Measurement) -> str:
 def show(arms: Sequence[measurements.Measurement]) -> None:
     """Print the headline of each arm, then what is wrong with it."""
     console = Console()
+    if figures.data(arms[0]) == "sample":
+        console.print(Text(packs.SAMPLE_TITLE, style="bold yellow"), soft_wrap=True)
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column("figure", no_wrap=True)
     for arm in arms:
@@ -89,6 +96,13 @@ def show(arms: Sequence[measurements.Measurement]) -> None:
         console.print(_verdict(arm, prefix=prefix), soft_wrap=True)
         for problem in arm.problems[: tables.MOST_PROBLEMS]:
             console.print(Text(f"  {problem}", style="red"), soft_wrap=True)
+
+
+def show_conclusion(concluded: conclusions.Conclusion, lines: Sequence[str]) -> None:
+    """Print what two arms come to; what does not count does not look like a success."""
+    for index, line in enumerate(lines):
+        first = index == 0
+        click.secho(line, bold=first, fg="red" if first and concluded.doubts else None)
 
 
 def check(measured: measurements.Measurement) -> None:
@@ -115,4 +129,7 @@ def _verdict(arm: measurements.Measurement, *, prefix: str) -> Text:
             f"task (10% is allowed)",
             style="green",
         )
-    return Text(f"{prefix}INVALID run: {'; '.join(validity.reasons)}", style="bold red")
+    return Text(
+        f"{prefix}INVALID run, its figures do not count: {'; '.join(validity.reasons)}",
+        style="bold red",
+    )

@@ -26,6 +26,14 @@ WIDTH = 160
 """Columns of a table of workflows; a narrower terminal folds its lines, not its cells."""
 
 
+data = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder of the data pack; also TIPHYS_DATA.  [default: ../shared/data, else the "
+    "repository's own sample]",
+)
+
+
 def options(command: Command) -> Command:
     """Add the options that describe a workload; they come as keyword arguments."""
     for option in reversed(
@@ -62,12 +70,7 @@ def options(command: Command) -> Command:
                 is_flag=True,
                 help="Use only the families that are kept for validation and tests.",
             ),
-            click.option(
-                "--data",
-                type=click.Path(path_type=Path),
-                help="Folder of the data pack; also TIPHYS_DATA.  [default: ../shared/data, "
-                "else the repository's own sample]",
-            ),
+            data,
         ]
     ):
         command = option(command)

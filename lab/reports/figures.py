@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lab.reports import accounts, curves, measurements, results, sources, verdicts
-from lab.workloads import runs
+from lab.workloads import mixes, runs
 
 GIB = 2.0**30
 
@@ -92,6 +92,14 @@ def count(
         ),
         wall_s=None if makespan_s is None else makespan_s / known.record.speed,
     )
+
+
+def data(arm: measurements.Measurement) -> str | None:
+    """Return what a run's workflows were made from: `pack`, `sample`, None for mixes of our own."""
+    if arm.sample:
+        return "sample"
+    mix = mixes.MIXES.get(arm.mix)
+    return None if mix is not None and mix.own else "pack"
 
 
 def of_arms(arms: Sequence[measurements.Measurement]) -> dict[str, results.Figure]:

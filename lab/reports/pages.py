@@ -16,15 +16,27 @@ import jinja2
 import msgspec
 
 from lab import records
-from lab.reports import clockworks, measurements, tables
+from lab.reports import clockworks, figures, measurements, tables
+from lab.workloads import packs
 
 FOLDER = Path(__file__).parent / "page"
+TRACES = {
+    "pack": "traces: data pack",
+    "sample": "traces: the repository's own sample",
+    None: "traces: none, the mix is of our own making",
+}
 SCRIPTS = ("scales.js", "gantt.js", "curves.js", "main.js")
 
 
-def render(arms: Sequence[measurements.Measurement], *, note: str = "") -> str:
-    """Return the page; the first arm says what the experiment was, `note` what came of it."""
+def render(
+    arms: Sequence[measurements.Measurement], *, notes: Sequence[str] = (), alarm: bool = False
+) -> str:
+    """Return the page; the first arm says what the experiment was, `notes` what came of it.
+
+    With `alarm` the first note is a warning.
+    """
     first = arms[0]
+    sample = figures.data(first) == "sample"
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
@@ -36,8 +48,9 @@ def render(arms: Sequence[measurements.Measurement], *, note: str = "") -> str:
     return environment.get_template("page.html.j2").render(
         title=(
             f"{first.mix}: {_counted(len(first.workflows), 'workflow')}"
-            f" on the {first.cluster} cluster"
+            f" on the {first.cluster} cluster{' · SAMPLE DATA' if sample else ''}"
         ),
+        sample=packs.SAMPLE_TITLE if sample else "",
         facts=[
             f"scheduling: {' and '.join(arm.arm for arm in arms)}",
             f"{_counted(len(first.nodes), 'node')},"
@@ -48,7 +61,8 @@ def render(arms: Sequence[measurements.Measurement], *, note: str = "") -> str:
             f"time {first.speed:g} times faster",
             f"run {first.run}",
         ],
-        note=note,
+        notes=[_unbroken(note) for note in notes],
+        alarm=alarm,
         arms=[_arm(arm) for arm in arms],
         workflow_heads=tables.WORKFLOW_HEADS,
         template_heads=tables.TEMPLATE_HEADS,
@@ -60,7 +74,7 @@ def render(arms: Sequence[measurements.Measurement], *, note: str = "") -> str:
             f"commit {first.git}",
             _counted(first.machine_cores, "core") + " for everything",
             f"started {started:%Y-%m-%d %H:%M:%S} UTC",
-            "traces: the repository's own sample" if first.sample else "traces: data pack",
+            TRACES[figures.data(first)],
         ],
         css=(FOLDER / "page.css").read_text(),
         script="\n".join((FOLDER / name).read_text() for name in SCRIPTS),
@@ -68,9 +82,15 @@ def render(arms: Sequence[measurements.Measurement], *, note: str = "") -> str:
     )
 
 
-def write(path: Path, arms: Sequence[measurements.Measurement], *, note: str = "") -> None:
+def write(
+    path: Path,
+    arms: Sequence[measurements.Measurement],
+    *,
+    notes: Sequence[str] = (),
+    alarm: bool = False,
+) -> None:
     """Write the page; the file appears whole or not at all."""
-    records.write_whole(path, render(arms, note=note).encode())
+    records.write_whole(path, render(arms, notes=notes, alarm=alarm).encode())
 
 
 def _arm(arm: measurements.Measurement) -> dict[str, Any]:
@@ -187,6 +207,11 @@ def _cores(task: measurements.Task) -> float:
     if task.started_s is None or task.ended_s is None or task.ended_s <= task.started_s:
         return 0.0
     return task.cpu_core_s / (task.ended_s - task.started_s)
+
+
+def _unbroken(text: str) -> str:
+    """Keep a number and its percent sign on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _rounded(value: float | None) -> float | None:

@@ -1,7 +1,7 @@
 """Results as data: each program that prints figures writes `build/results/NAME.json` as well.
 
 The schema is in docs/results.md: one flat JSON object. A head (`schema`, `name`, `command`, `seed`,
-`git`, `speed`, `machine`, `written_at`) and beside it the figures, with dotted keys
+`data`, `git`, `speed`, `machine`, `written_at`) and beside it the figures, with dotted keys
 (`default.mean_completion_s`) and the unit at the end of the name. `machine` is the only object.
 """
 
@@ -28,7 +28,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SCHEMA = 1
 NAME_PATTERN = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
 KEY_PATTERN = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
-HEAD = frozenset({"schema", "name", "command", "seed", "git", "speed", "machine", "written_at"})
+HEAD = frozenset(
+    {"schema", "name", "command", "seed", "data", "git", "speed", "machine", "written_at"}
+)
 
 
 def folder() -> Path:
@@ -54,12 +56,14 @@ def write(
     speed: float | None,
     figures: Mapping[str, Figure],
     command: str | None = None,
+    data: str | None = None,
 ) -> Path:
     """Write one set of results and return its path; the file appears whole or not at all.
 
-    `seed` and `speed` are None where nothing was drawn and where no simulated time ran. `command`
-    repeats the run; the default is this process' own command line. Raises `UsageError` for a name,
-    a key or a figure that the schema does not allow (infinite and NaN among them).
+    `seed` and `speed` are None where nothing was drawn and where no simulated time ran; `data` is
+    `pack` or `sample` (`figures.data`), None where no recorded traces were used. `command` repeats
+    the run; the default is this process' own command line. Raises `UsageError` for a name, a key or
+    a figure that the schema does not allow (infinite and NaN among them).
     """
     if not NAME_PATTERN.fullmatch(name):
         raise errors.UsageError(f"{name!r} cannot name results: use a-z, 0-9, '_' and '-'")
@@ -75,6 +79,7 @@ def write(
         "name": name,
         "command": command or command_line(),
         "seed": seed,
+        "data": data,
         "git": git(),
         "speed": speed,
         "machine": machine(),

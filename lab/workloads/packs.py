@@ -18,10 +18,13 @@ import msgspec
 from lab import errors
 
 SAMPLE = Path(__file__).resolve().parent / "sample"
+POINT_TO_A_PACK = "--data or TIPHYS_DATA point to a pack"
+"""For commands that have the option."""
 SAMPLE_NOTE = (
     "no data pack: the repository's own small sample stands in, so figures show how the lab "
-    "works and nothing else (--data or TIPHYS_DATA point to a pack)"
+    f"works and nothing else ({POINT_TO_A_PACK})"
 )
+SAMPLE_TITLE = "SAMPLE DATA: these figures show how the lab works and nothing else"
 REPOSITORY = SAMPLE.parents[2]
 DEFAULT = REPOSITORY.parent / "shared" / "data"
 

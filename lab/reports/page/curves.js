@@ -1,5 +1,5 @@
-// Utilisation over time: used filled, requested as a line, capacity dashed.
-function curve(holder, arm, { title, unit, used, requested, capacity, divisor = 1, names = ["used", "requested"], tall = 190 }) {
+// Utilisation over time: used filled, requested (or what `line` says) as a line, capacity dashed.
+function curve(holder, arm, { title, unit, used, requested, capacity, divisor = 1, names = ["used", "requested"], line = "requested", tall = 190 }) {
   const box = document.createElement("div");
   box.className = "chart";
   const canvas = document.createElement("canvas");
@@ -78,7 +78,7 @@ function curve(holder, arm, { title, unit, used, requested, capacity, divisor = 
       pen.fill(area);
     }
     pen.lineWidth = 1.6;
-    pen.strokeStyle = filled ? colours.used : colours.requested;
+    pen.strokeStyle = filled ? colours.used : colours[line];
     pen.stroke(outline);
     pen.lineWidth = 1;
   }
@@ -106,7 +106,7 @@ function utilisation(section, arm) {
   const total = arm.curves.cluster;
   curve(cluster, arm, { title: "CPU, whole cluster", unit: "cores", used: total.cpuUsed, requested: total.cpuRequested, capacity: cores });
   curve(cluster, arm, { title: "Memory, whole cluster", unit: "GiB", used: total.memoryUsed, requested: total.memoryRequested, capacity: memory, divisor: GIB });
-  curve(cluster, arm, { title: "Pods bound (filled) and waiting", unit: "pods", used: arm.bound, requested: arm.waiting, names: ["bound", "waiting"] });
+  curve(cluster, arm, { title: "Pods bound (filled) and waiting (line)", unit: "pods", used: arm.bound, requested: arm.waiting, names: ["bound", "waiting"], line: "waiting" });
   if (gpus) curve(cluster, arm, { title: "GPUs, whole cluster", unit: "GPUs", used: total.gpusUsed, capacity: gpus });
   arm.nodes.forEach((node, index) => {
     const own = arm.curves.nodes[index];

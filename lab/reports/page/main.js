@@ -39,11 +39,8 @@ function start() {
   view.end = Math.max(1, ...arms.map((arm) => arm.end));
   view.to = view.end;
   readColours();
-  $$(".arm").forEach((section) => {
-    const arm = arms[Number(section.dataset.arm)];
-    gantt(section, arm);
-    utilisation(section, arm);
-  });
+  $$(".arm").forEach((section) => gantt(section, arms[Number(section.dataset.arm)]));
+  $$(".use").forEach((section) => utilisation(section, arms[Number(section.dataset.arm)]));
   $$("table.sortable").forEach(sortable);
   view.listeners.forEach((draw) => draw());
   new ResizeObserver(redraw).observe(document.body);

@@ -17,7 +17,7 @@ class Stage:
 
     def __init__(self):
         self.run, self.error, self.calls, self.gates = a.a_run(), None, [], 0
-        self.policies = []
+        self.policies, self.data = [], []
 
     def up(self, **asked):
         self.calls.append("up")
@@ -39,6 +39,7 @@ class Stage:
 
     def submit(self, **asked):
         self.calls.append("run")
+        self.data.append(asked["data"])
         written_runs.write(homes.home(asked["lab"]), self.run)
         if self.error:
             raise self.error

@@ -46,7 +46,9 @@ def test_each_load_gets_its_ratios_over_all_seeds(stage, tmp_path):
             "opened_by_timeout": 0.0,
         }
         assert (2, 0) == (read[f"{load}.seeds"], read[f"{load}.doubtful_runs"])
-    assert "light, seed 2: mean completion +0 %, P95 +0 %; mere gates +0 %" in output
+    assert "sample" == read["data"]
+    assert "light, seed 1: SAMPLE DATA: these figures show how the lab works" in output
+    assert "nothing else; mean completion +0 %, P95 +0 %; mere gates +0 %" in output
 
 
 def test_every_run_is_told_with_its_seed_and_speed(stage, tmp_path):
@@ -82,9 +84,11 @@ def test_a_measurement_goes_on_where_it_was_left(stage, tmp_path):
     assert read == results(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"git": "another"}, {"workflows": 2}, {"kubernetes": "v1.0"}])
+@pytest.mark.parametrize(
+    "change", [{"git": "another"}, {"workflows": 2}, {"kubernetes": "v1.0"}, {"data": "pack"}]
+)
 def test_another_measurement_is_not_gone_on_with(stage, tmp_path, change):
-    """One file never mixes two commits, sizes or versions."""
+    """One file never mixes two commits, sizes, versions or kinds of data."""
     part = ("--seeds", "1", "--load", "light")
     bench(tmp_path, *part)
     path = tmp_path / "results" / "demo_seeds.json"

@@ -8,6 +8,7 @@ import pytest
 from lab import errors
 from lab.cli import arms, demos
 from lab.controlplane import states
+from lab.workloads import packs
 from tests.unit.reports import stages
 from tests.unit.reports import synthetic_runs as a
 
@@ -19,10 +20,15 @@ def stage(tmp_path, monkeypatch):
 
 
 def demo(tmp_path):
+    """Run the command and return what it printed; its errors are raised."""
+    return invoke(tmp_path).output
+
+
+def invoke(tmp_path, *more):
     """Run the command; its errors are raised."""
-    arguments = ["--into", str(tmp_path / "reports"), "--seed", "7", "--speed", "60"]
+    arguments = ["--into", str(tmp_path / "reports"), "--seed", "7", "--speed", "60", *more]
     runner = click.testing.CliRunner()
-    return runner.invoke(demos.demo, arguments, catch_exceptions=False).output
+    return runner.invoke(demos.demo, arguments, catch_exceptions=False)
 
 
 def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
@@ -32,7 +38,6 @@ def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
     assert [None] == stage.policies
     assert all(f"[{step}/3]" in output for step in (1, 2, 3))
     assert "mean completion, simulated min" in output
-    assert "Tiphys against default: mean completion +0 % (95 % interval +0 % to +0 %" in output
     read = json.loads((tmp_path / "results" / "demo.json").read_text())
     assert (7, 60.0, 1) == (read["seed"], read["speed"], read["default.succeeded"])
     assert (1, 1.0, [1.0, 1.0]) == (
@@ -42,6 +47,52 @@ def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
     )
     assert (10, 0) == (read["tiphys.gates_opened"], read["tiphys.opened_by_timeout"])
     assert (tmp_path / "reports" / "demo-synthetic.html").is_file()
+
+
+def test_what_became_worse_stands_beside_the_ratio(stage, tmp_path):
+    """Waits and deadlines of both arms, and what the interval is not; page and terminal alike."""
+    stage.run = a.a_run(sample=False)
+    output = demo(tmp_path)
+    page = (tmp_path / "reports" / "demo-synthetic.html").read_text()
+    for line in (
+        "tiphys against default: mean completion +0 % (95 % interval +0 % to +0 %), "
+        "P95 completion +0 %",
+        "mean wait of a pod 0.1 simulated min by default, 0.1 simulated min by tiphys (+0 %); "
+        "deadlines missed 0 of 1 by default, 0 of 1 by tiphys",
+        "the interval is a paired bootstrap over the 1 workflows of this one run, not the spread "
+        "between runs (several seeds: `make bench-demo`)",
+    ):
+        assert f"{line}\n" in output
+        assert line.replace(" %", "\N{NO-BREAK SPACE}%") in page
+    assert "DOES NOT COUNT" not in output
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    assert (True, [], "pack") == (read["counts"], read["does_not_count_because"], read["data"])
+
+
+def test_sample_data_is_marked_wherever_its_figures_are_read(stage, tmp_path):
+    """In the table, beside the ratio, in the results and on the page."""
+    output = demo(tmp_path)
+    page = (tmp_path / "reports" / "demo-synthetic.html").read_text()
+    said = "SAMPLE DATA: these figures show how the lab works and nothing else"
+    assert said in output
+    assert said in page
+    assert "cluster · SAMPLE DATA · Tiphys lab</title>" in page
+    assert (
+        "DOES NOT COUNT: the workflows are the repository's own sample, which shows how the lab "
+        "works and nothing else (--data or TIPHYS_DATA point to a pack)\nnot a result: tiphys "
+    ) in output
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    assert ("sample", False) == (read["data"], read["counts"])
+
+
+def test_the_demo_takes_a_data_pack(stage, tmp_path):
+    """What its own advice says; both arms get it, and one that is not there ends it at once."""
+    assert 0 == invoke(tmp_path, "--data", str(packs.SAMPLE)).exit_code
+    assert [packs.SAMPLE, packs.SAMPLE] == stage.data
+    del stage.calls[:]
+    with pytest.raises(errors.UsageError, match="no data pack at /nowhere/pack"):
+        invoke(tmp_path, "--data", "/nowhere/pack")
+    assert [] == stage.calls
 
 
 def test_the_figures_follow_the_flat_schema(stage, tmp_path):
@@ -78,7 +129,9 @@ def test_a_workflow_that_failed_for_another_reason_than_memory_fails_the_demo(st
     stage.error = errors.RunError("1 of 1 workflows did not succeed")
     with pytest.raises(errors.RunError, match="did not succeed"):
         demo(tmp_path)
-    assert (tmp_path / "results" / "demo.json").is_file()
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    assert "default: 1 of 1 workflows did not succeed" in read["does_not_count_because"]
+    assert "no workflow succeeded both by default and by tiphys" in read["does_not_count_because"]
 
 
 def test_a_workflow_that_failed_for_memory_is_a_finding(stage, tmp_path):
@@ -99,7 +152,7 @@ def test_a_pod_that_is_unaccounted_for_fails_the_demo(stage, tmp_path):
 
 def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path, monkeypatch):
     """Half the speed at most, ready to be pasted with what else was asked, and the time."""
-    stage.run = a.too_fast()
+    stage.run = a.too_fast(sample=False)
     monkeypatch.setenv("TIPHYS_KUBERNETES", "v1.34.4")
     output = demo(tmp_path)
     into = tmp_path / "reports"
@@ -108,7 +161,15 @@ def test_a_demo_that_was_too_fast_says_how_to_repeat_it(stage, tmp_path, monkeyp
     speed = re.search(repeated, output)
     assert speed is not None
     assert 0 < int(speed[1]) <= 30
-    assert "Does not count, since default and tiphys ran INVALID. Tiphys against" in output
+    why = "is invalid (the control plane was too slow for speed 60)"
+    assert (
+        f"DOES NOT COUNT: the arm default {why}; the arm tiphys {why}; this machine is too slow or "
+        "too busy: free it of other work, or repeat with `make demo"
+    ) in output
+    assert "\nnot a result: tiphys against default: mean completion" in output
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    assert not read["counts"]
+    assert [f"the arm default {why}", f"the arm tiphys {why}"] == read["does_not_count_because"]
 
 
 def test_a_demo_that_would_take_hours_is_not_proposed(stage, tmp_path):

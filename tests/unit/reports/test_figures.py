@@ -66,6 +66,15 @@ def test_a_run_in_which_nothing_ended_has_no_means():
     assert not found.validity.valid
 
 
+@pytest.mark.parametrize(
+    ("mix", "sample", "expected"),
+    [("genomics", False, "pack"), ("genomics", True, "sample"), ("uniform", False, None)],
+)
+def test_a_run_says_what_its_workflows_were_made_from(mix, sample, expected):
+    """A mix of our own reads no traces, with a pack or without."""
+    assert expected == figures.data(figures.measure(a.a_run(mix=mix, sample=sample)))
+
+
 def test_results_carry_each_arm_under_its_name():
     """What later issues compare is found by key, without knowing the measurement's structure."""
     keys = figures.of_arms([two_pods()])

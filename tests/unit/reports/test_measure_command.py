@@ -44,6 +44,8 @@ def test_table_json_results_and_page_are_written(lab, tmp_path):
         assert path in output.replace("\n", "")
     figures = json.loads((tmp_path / "results" / "test-synthetic-default.json").read_text())
     assert 70.0 == pytest.approx(figures["default.mean_completion_s"], abs=1e-3)
+    assert ("sample", False) == (figures["data"], figures["counts"])
+    assert "SAMPLE DATA: these figures show how the lab works" in output
     assert a.a_run().record.command == figures["command"]
 
 
@@ -52,7 +54,7 @@ def test_an_invalid_run_is_marked_in_the_table(lab, tmp_path):
     written_runs.write(lab, a.too_fast())
     output = measure(tmp_path)
     said = " ".join(output.split())
-    assert "INVALID run: the control plane was too slow for speed 60" in said
+    assert "INVALID run, its figures do not count: the control plane was too slow" in said
     assert "default: INVALID" not in said
     assert "repeat it in a slower lab (about 1 min), `up` with the rest as it was:" in output
     lines = [line.strip() for line in output.splitlines() if "python -m lab" in line]

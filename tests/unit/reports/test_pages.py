@@ -115,6 +115,24 @@ def test_several_arms_share_a_page():
     page = page_of(a.a_busy_run(), a.a_busy_run(seed=2))
     assert 2 == page.count('class="arm"')
     assert "arm-1" in page
+    heads = re.findall(r'<th scope="row">([^<]*)', page)
+    assert {"Makespan", "Deadlines missed", "Mean wait of a pod"} <= set(heads)
+
+
+def test_curves_of_several_arms_are_open_behind_all_gantt_charts():
+    """These stand above each other, on one time axis; nothing that is announced is folded away."""
+    page = page_of(a.a_busy_run(), a.a_busy_run(seed=2))
+    order = re.findall(r'<section class="(arm|use)"', page)
+    assert ["arm", "arm", "use", "use"] == order
+    for curves in page.split('<section class="use"')[1:]:
+        assert "<details" not in curves.partition('<div class="curves cluster">')[0]
+
+
+def test_only_sample_data_has_a_banner():
+    """A page is sent around without the terminal that warned of it."""
+    said = "SAMPLE DATA"
+    assert said in page_of(a.a_run(sample=True))
+    assert said not in page_of(a.a_run(sample=False))
 
 
 def test_a_page_of_two_thousand_pods_stays_small():
