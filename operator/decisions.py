@@ -222,7 +222,7 @@ class Decider:
             reason=answer.reason,
             candidates=answer.candidates,
             masked=answer.masked,
-            default="kube-scheduler would start it too, on the node that it scores best",
+            default="kube-scheduler would have started it too, on the node that it scores best",
         )
 
     def _held(

@@ -142,6 +142,7 @@ def _on_pod(found: sessions.Json) -> sessions.Json:
         "ours": views.ours(found),
         "foreignGates": [g for g in views.gates(found) if not g.startswith("tiphys.dev/")],
         "condition": views.waits(found),
+        "writtenS": views.written_s(found),
     }
     for name, stamp in (("created", at_creation), ("released", at_release)):
         if stamp is not None:

@@ -23,6 +23,7 @@ STAMPED = (
     f"{UNDECIDED} (it was marked for steering then: its namespace had opted in, or a workflow in "
     "it)"
 )
+UNLOOKED = "it has not looked at it yet"
 UNASKED = (
     "it carries no decision: the webhook got no answer in time or was not asked when it was "
     "created, or Tiphys only watches it or let it pass, which the leader knows"
@@ -196,19 +197,30 @@ def passed(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def opened(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return rows of pod, where it went and why it is not bound; equal ones share a row."""
-    shared: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    """Return rows of pod, where it was sent, why it is open and why not bound; equal ones share."""
+    shared: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for pod in pods:
         shared.setdefault(_opened(pod), []).append(pod)
-    return [(_names(alike), group, why) for (group, why), alike in shared.items()]
+    return [(_names(alike), *row) for row, alike in shared.items()]
 
 
-def _opened(pod: Mapping[str, Any]) -> tuple[str, str]:
+def _opened(pod: Mapping[str, Any]) -> tuple[str, str, str]:
     decision = {} if shadowed(pod) else decided(pod)
-    told = [_condition(pod), "" if shadowed(pod) else opening(pod), unsteered(pod)]
-    return group(decision), "; ".join(
-        filter(None, told)
-    ) or "kube-scheduler has not looked at it yet"
+    why = unsteered(pod) or ("only watched" if shadowed(pod) else opening(pod))
+    return group(decision), why, scheduler(pod)
+
+
+def sent(pod: Mapping[str, Any]) -> bool:
+    """Say whether a decision let a pod go, at once or from behind its gate."""
+    return not pod["gated"] and decided(pod).get("verdict") in (
+        decisions.Verdict.RELEASE,
+        decisions.Verdict.PLACE,
+    )
+
+
+def scheduler(pod: Mapping[str, Any]) -> str:
+    """Return what kube-scheduler says of a pod that is open and on no node yet."""
+    return (_condition(pod) or UNLOOKED) if unbound(pod) else ""
 
 
 def _condition(pod: Mapping[str, Any]) -> str:

@@ -8,6 +8,11 @@ from tiphys.operator.commands import groupings, sessions, views
 MOST_ROWS = 20
 """Rows of a table of waiting or open pods; `-o json` has all of them."""
 UNSTEERED = (decisions.Verdict.PASS, decisions.Verdict.SHADOW)
+BASES = {
+    "default": "no history yet: assumed",
+    "siblings": "no history of its own yet: taken from tasks that are like it",
+}
+"""What an estimate rests on that no run of the very task stands behind."""
 LAST = 10**9
 """Where a pod without a rank stands."""
 
@@ -18,6 +23,7 @@ def pod(known: sessions.Json) -> None:
     admission = known.get("admission") or {}
     shadow = admission if admission.get("verdict") == decisions.Verdict.SHADOW else {}
     decision = groupings.decided(known)
+    others_gate = ", ".join(known.get("foreignGates") or ())
     if known["gated"] and not known["ours"]:
         state = "waits at a gate that Tiphys did not set"
     elif known["gated"]:
@@ -27,12 +33,7 @@ def pod(known: sessions.Json) -> None:
     else:
         steered = decision and decision.get("verdict") not in UNSTEERED
         state = "released" if steered else "only watched" if shadow else "not steered"
-        state += ", kube-scheduler places it"
-    why = hold.get("reason") or known["condition"].removeprefix(decisions.SPOKEN)
-    if why == views.UNTOLD and not known.get("incomplete"):
-        why = views.UNPLANNED
-    if not known["gated"] and not shadow:
-        why = groupings.opening(known) or why
+        state += ", behind other gates" if others_gate else ", on no node yet"
     others = [each for each in hold.get("blockers") or () if each != hold["blocker"]]
     candidates = known.get("candidates") or decision.get("candidates") or []
     masked = known.get("masked") or decision.get("masked") or []
@@ -40,20 +41,20 @@ def pod(known: sessions.Json) -> None:
         [
             ("pod", known["pod"]),
             ("state", state),
-            ("why", why),
+            ("why", _why(known, shadow)),
+            ("decided", _told(known, decision)),
             ("opened by", groupings.opener(known)),
+            ("would go to" if shadow else "sent to", _group(decision)),
+            ("kube-scheduler says", "" if others_gate else groupings.scheduler(known)),
             ("waits for", hold.get("blocker") or ""),
             ("and for", sessions.some(others, most=groupings.NAMED)),
             ("expected", clock(hold.get("until"))),
             ("opens by", clock(hold.get("mustOpenBy"))),
             ("held though it fits", _length(hold.get("heldS"))),
-            ("other gates", ", ".join(known.get("foreignGates") or ())),
-            ("kube-scheduler", _unbound(known) if known["condition"] != why else ""),
-            ("steering", groupings.unsteered(known)),
-            ("policy", _policy(known, decision)),
+            ("other gates", others_gate),
+            ("policy", "" if groupings.unsteered(known) else _policy(known, decision)),
             ("shadow mode", _shadow(known, shadow)),
-            ("would go to" if shadow else "went to", groupings.group(decision)),
-            ("by default", known.get("default") or decision.get("default") or ""),
+            ("by default", _default(known, decision)),
             ("expects to run", _duration(saw)),
             ("its workflow", _left(saw)),
             ("snapshot", _snapshot(known.get("snapshot") or decision.get("snapshot") or {})),
@@ -74,9 +75,50 @@ def pod(known: sessions.Json) -> None:
         )
 
 
-def _unbound(known: sessions.Json) -> str:
-    """Return what kube-scheduler says of a pod that is open and on no node yet."""
-    return str(known["condition"]) if groupings.unbound(known) else ""
+def _why(known: sessions.Json, shadow: sessions.Json) -> str:
+    """Return why a pod waits at a gate, or why it was let pass; empty for one that was sent."""
+    if not known["gated"]:
+        if groupings.sent(known):
+            return ""
+        return groupings.unsteered(known) or ("" if shadow else groupings.opening(known))
+    said = sessions.text(known, "hold", "reason")
+    if said:
+        return said
+    why = str(known["condition"]).removeprefix(decisions.SPOKEN)
+    if why == views.UNTOLD and not known.get("incomplete"):
+        return views.UNPLANNED
+    if known.get("writtenS") is None:
+        return why
+    return f"{why} (as of {durations.words(known['writtenS'])} ago)"
+
+
+def _told(known: sessions.Json, decision: sessions.Json) -> str:
+    """Return what was decided of a pod that was sent on its way, and when."""
+    if not groupings.sent(known):
+        return ""
+    released = decision.get("verdict") == decisions.Verdict.RELEASE
+    at = sessions.text(known, "released" if released else "created", "at")
+    when = "at its release" if released else "when it was created"
+    return f"{when}{f', {at}' if at else ''}: {decision.get('reason') or 'no reason is written'}"
+
+
+def _group(decision: sessions.Json) -> str:
+    """Return where a pod was sent, and whether kube-scheduler may take another place."""
+    group = groupings.group(decision)
+    bind = decision.get("bind") or sessions.text(decision, "placement", "bind")
+    return f"{group}, if that has room for it" if group and bind == "prefer" else group
+
+
+def _default(known: sessions.Json, decision: sessions.Json) -> str:
+    """Return what kube-scheduler alone would do, or would have done.
+
+    In shadow mode it does just that, and what it would do with a pod behind the gate is no news of
+    one that is open.
+    """
+    if known["gated"]:
+        return str(known.get("default") or decision.get("default") or "")
+    passed = decision.get("verdict") in (decisions.Verdict.SHADOW, decisions.Verdict.GATE)
+    return "" if passed else str(decision.get("default") or "")
 
 
 def _shadow(known: sessions.Json, shadow: sessions.Json) -> str:
@@ -103,14 +145,15 @@ def workflow(known: sessions.Json) -> None:
     ended = sum(1 for pod in pods if pod["phase"] in ("Succeeded", "Failed"))
     in_all = max(known.get("podsInAll") or 0, len(pods))
     missed = [pod for pod in pods if groupings.missed(pod)]
+    unsteered = groupings.unsteered(known)
     counted = f"{len(waiting)} wait, {running} run, {ended} ended, {in_all} in all"
     sessions.facts(
         [
             ("workflow", known["workflow"]),
-            ("pods", f"{counted}; {len(missed)} not steered" if missed else counted),
-            ("policy", _policy(known, {})),
+            ("steering", unsteered),
             ("opted in by", groupings.steered(known)),
-            ("steering", groupings.unsteered(known)),
+            ("pods", f"{counted}; {len(missed)} not steered" if missed else counted),
+            ("policy", "" if unsteered else _policy(known, {})),
             ("priority", sessions.text(known, "priority")),
             ("not visible yet", "; ".join(known.get("unknowns") or ())),
         ]
@@ -123,7 +166,8 @@ def workflow(known: sessions.Json) -> None:
         _listed("Not steered", ("POD", "WHY"), groupings.passed(missed))
     unbound = [pod for pod in pods if groupings.unbound(pod) and not groupings.missed(pod)]
     if unbound:
-        _listed("Open, on no node yet", ("POD", "WENT TO", "WHY"), groupings.opened(unbound))
+        columns = ("POD", "SENT TO", "WHY IT IS OPEN", "KUBE-SCHEDULER SAYS")
+        _listed("Open, on no node yet", columns, groupings.opened(unbound))
     watched = [pod for pod in pods if groupings.shadowed(pod)]
     if watched:
         _listed("Watched only (shadow mode)", ("POD", "TIPHYS"), groupings.shadows(watched))
@@ -153,9 +197,9 @@ def _duration(saw: sessions.Json) -> str:
     if not duration:
         return ""
     runs, basis = duration["runs"], duration["basis"]
-    of = f"{runs} runs" if basis == "history" else f"a guess by {basis}"
+    of = BASES.get(basis) or f"{runs} {'run' if runs == 1 else 'runs'}"
     spread = f" ± {durations.words(duration['spreadS'])}" if duration["spreadS"] else ""
-    return f"{durations.words(duration['centreS'])}{spread} at speed 1 ({of})"
+    return f"{durations.words(duration['centreS'])}{spread} on a node of usual speed ({of})"
 
 
 def _left(saw: sessions.Json) -> str:

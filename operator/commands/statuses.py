@@ -264,7 +264,7 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
                 "uid": oldest["metadata"]["uid"],
                 "waitsS": round(now - since, 1) if since else None,
                 "why": views.waits(oldest).removeprefix(decisions.SPOKEN),
-                "writtenS": round(now - written, 1) if (written := views.written(oldest)) else None,
+                "writtenS": views.written_s(oldest),
             }
         )
     return rows

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import ipaddress
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -256,11 +257,12 @@ def waits(found: Mapping[str, Any]) -> str:
     return _untold(found) if gated(found) else ""
 
 
-def written(found: Mapping[str, Any]) -> float | None:
-    """Return when the leader wrote onto a pod why it waits, unix seconds; None where it did not."""
+def written_s(found: Mapping[str, Any]) -> float | None:
+    """Return how long ago the leader wrote onto a pod why it waits, seconds; None: it did not."""
     for condition in (found.get("status") or {}).get("conditions") or ():
         if str(condition.get("message") or "").startswith(decisions.SPOKEN):
-            return unix(str(condition.get("lastTransitionTime") or ""))
+            at = unix(str(condition.get("lastTransitionTime") or ""))
+            return None if at is None else round(max(time.time() - at, 0.0), 1)
     return None
 
 

@@ -117,7 +117,7 @@ async def test_open_pods_without_a_node_are_told_of_and_equal_reasons_share_a_ro
     assert "p1, p2, p3 and 29 more" in said
     row = next(line for line in said.splitlines() if line.startswith("p40"))
     assert "fast" in row
-    assert "0/3 nodes are available; first of all" in row
+    assert ["p40", "fast", "first", "of", "all", "0/3", "nodes"] == row.split()[:7]
 
 
 async def test_a_wide_stage_shares_a_row_although_each_waits_for_the_one_before(
@@ -292,7 +292,7 @@ async def test_pods_that_failed_open_are_counted_and_not_listed_as_released(
     assert "p0" not in after
     sheets.pod({**left[0], "condition": "", "told": []})
     said = " ".join(capsys.readouterr().out.split())
-    assert "state not steered, kube-scheduler places it" in said
+    assert "state not steered, on no node yet" in said
     assert "why not steered: it carries no decision; the webhook got no answer in time" in said
 
 
@@ -316,10 +316,93 @@ def test_an_opened_pod_is_told_who_opened_it_and_not_why_it_waited(
     said = " ".join(capsys.readouterr().out.split())
     assert f"why {groupings.OPENED}" in said
     assert "has room" not in said
-    release = {"decision": "d-2", "verdict": "release", "reason": "Goes next."}
+    release = {"decision": "d-2", "verdict": "release", "reason": "Goes next.", "at": "15:44 UTC"}
     sheets.pod(a_pod(1, **about, created=gate, released=release))
     said = " ".join(capsys.readouterr().out.split())
-    assert "why Goes next. opened by the operator, by release d-2" in said
+    assert (
+        "decided at its release, 15:44 UTC: Goes next. opened by the operator, by release" in said
+    )
+
+
+AGAIN = "kube-scheduler would try it again and again until a node has room"
+
+
+@pytest.mark.parametrize(
+    ("more", "said", "unsaid"),
+    [
+        (
+            {"condition": "0/5 nodes are available"},
+            "sent to fast, if that has room for it kube-scheduler says 0/5 nodes are available",
+            "why",
+        ),
+        ({}, f"kube-scheduler says {groupings.UNLOOKED}", "0/5"),
+        ({"node": "n1", "phase": "Running"}, "state on n1 (Running) decided at its", "by default"),
+        (
+            {"node": "n1", "phase": "Running", "decision": {"verdict": "release", "default": "D."}},
+            "by default D.",
+            AGAIN,
+        ),
+        ({"foreignGates": ["x.dev/y"]}, "state released, behind other gates", "kube-scheduler"),
+        (
+            {"gated": True, "admission": {"id": "d-1", "verdict": "gate", "default": AGAIN}},
+            AGAIN,
+            "decided",
+        ),
+        (
+            {"gated": True, "condition": "Tiphys: No room.", "writtenS": 40.0, "incomplete": "x"},
+            "why No room. (as of 40 s ago)",
+            "decided",
+        ),
+    ],
+)
+def test_what_was_decided_what_is_and_what_would_be_are_told_apart(
+    more: dict[str, Any], said: str, unsaid: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod that was sent somewhere may find no room there; one that runs is past waiting."""
+    release = {"decision": "d-2", "verdict": "release", "reason": "Goes to fast."}
+    release |= {"at": "15:44 UTC", "group": "fast", "bind": "prefer"}
+    created = {"decision": "d-1", "verdict": "gate"}
+    about: dict[str, Any] = {"ours": True, "condition": "", "told": [], "created": created}
+    waits = {} if more.get("gated") else {"released": release}
+    sheets.pod(a_pod(1, **{**about, **waits, **more}))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert said in shown
+    assert unsaid not in shown
+
+
+def test_what_is_not_steered_is_told_so_before_what_kube_scheduler_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No policy is named then, which would look as if it decided; in both sheets."""
+    optin = {"enabled": False, "source": "Workflow red/x", "errors": [PROBLEM]}
+    about = {"policy": "default", "mode": "Enforce", "optIn": optin}
+    pod = a_pod(1, **about, ours=False, condition="0/3 nodes are available", told=[])
+    sheets.pod(pod)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"why {SAID} kube-scheduler says 0/3 nodes" in said
+    assert "policy" not in said
+    sheets.workflow({"kind": "Workflow", "workflow": "red/x", "pods": [pod], **about})
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f"workflow red/x steering {SAID} pods")
+    assert "policy" not in said
+
+
+@pytest.mark.parametrize(
+    ("runs", "basis", "said"),
+    [
+        (0, "default", "1 min on a node of usual speed (no history yet: assumed)"),
+        (9, "siblings", "(no history of its own yet: taken from tasks that are like it)"),
+        (1, "history", "1 min on a node of usual speed (1 run)"),
+        (12, "history", "(12 runs)"),
+    ],
+)
+def test_an_estimate_says_what_it_rests_on(
+    runs: int, basis: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A default is no knowledge, and is called assumed."""
+    saw = {"duration": {"centreS": 60.0, "spreadS": 0.0, "runs": runs, "basis": basis}}
+    sheets.pod(a_pod(1, ours=True, condition="", told=[], gated=True, saw=saw))
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 async def test_what_another_replica_decided_at_creation_is_asked_of_it() -> None:
