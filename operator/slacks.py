@@ -3,6 +3,7 @@
 import dataclasses
 
 from tiphys.argo import clocks
+from tiphys.models.domain import errors
 from tiphys.operator import objects
 
 START_S = 10.0
@@ -34,5 +35,13 @@ def must_open_by(
     ]
     running.extend(clocks.of_workflow(run.workflow))
     if cron is not None:
-        running.extend(clocks.of_cron_workflow(cron.written, after=now))
+        running.extend(_next_run(cron, now))
     return clocks.open_by(running, start_s=START_S, run_s=run_s)
+
+
+def _next_run(cron: objects.Cron, now: float) -> tuple[clocks.Clock, ...]:
+    """Return the clock of a CronWorkflow's next run; one that cannot be read starts none."""
+    try:
+        return clocks.of_cron_workflow(cron.written, after=now)
+    except errors.InputError:
+        return ()

@@ -2,12 +2,16 @@
 
 A picture of 5,000 nodes and 20,000 waiting pods costs milliseconds from nothing; decisions come 200
 times a second. So rooms and waiting pods are kept and each change marks what has to be made again.
+
+Over 400 lines because what is kept, and what each change makes old of it, is one state.
 """
 
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Protocol
+
+import structlog
 
 from tiphys.argo import identities
 from tiphys.models.domain import (
@@ -33,6 +37,8 @@ REFRESHED_PER_S = 400.0
 seldom makes more than one or two, and with thousands of pods some are older than the rest."""
 REFRESHED = 100
 """Most of them in one call, however long ago the last one was."""
+
+log = structlog.get_logger()
 
 
 class Estimates(Protocol):
@@ -157,19 +163,22 @@ class Snapshots:
 
     def waiting(self, seen: objects.Seen) -> snapshots.Waiting:
         """Return one pod with what is known of its workflow; also for one just at admission."""
-        pod = seen.pod
-        run = self._caches.workflows.of_uid(pod.workflow_uid)
-        now = self._clock()
-        if run is None:
-            return snapshots.Waiting(
-                pod=pod,
-                workflow=f"{pod.namespace}/{pod.workflow}",
-                tenant=pod.namespace,
-                waiting_since=pod.created_at or now,
-                must_open_by=slacks.must_open_by(seen, None, now=now),
-                labels=constraints.labels(pod),
-            )
-        workflow = run.workflow
+        run = self._caches.workflows.of_uid(seen.pod.workflow_uid)
+        return self._alone(seen) if run is None else self._known(seen, run)
+
+    def _alone(self, seen: objects.Seen) -> snapshots.Waiting:
+        pod, now = seen.pod, self._clock()
+        return snapshots.Waiting(
+            pod=pod,
+            workflow=f"{pod.namespace}/{pod.workflow}",
+            tenant=pod.namespace,
+            waiting_since=pod.created_at or now,
+            must_open_by=slacks.must_open_by(seen, None, now=now),
+            labels=constraints.labels(pod),
+        )
+
+    def _known(self, seen: objects.Seen, run: objects.Run) -> snapshots.Waiting:
+        pod, now, workflow = seen.pod, self._clock(), run.workflow
         outlook = self._outlook(workflow, now)
         task = outlook.tasks.get(pod.node_id)
         identity = identities.of(pod, workflow) if task is None else task.identity
@@ -308,10 +317,19 @@ class Snapshots:
             if seen is None or not seen.waits:
                 self._waiting.drop(key)
             else:
-                waiting = self.waiting(seen)
+                waiting = self._guarded(seen)
                 self._waiting.put(key, (waiting.waiting_since, key), waiting)
                 self._made_at[key] = now
         self._stale_pods.clear()
+
+    def _guarded(self, seen: objects.Seen) -> snapshots.Waiting:
+        """Return a gated pod, without its workflow where that is more than we can take."""
+        try:
+            return self.waiting(seen)
+        except Exception as error:
+            # Also for what only a mistake of ours explains: one pod must not stop all replicas.
+            log.warning("workflow of a pod left out", pod=seen.pod.key, error=repr(error))
+            return self._alone(seen)
 
     def _outlook(self, workflow: workflows.Workflow, now: float) -> "_Outlook":
         known = self._outlooks.get(workflow.uid)

@@ -255,3 +255,45 @@ def bare(picture: snapshots.Snapshot) -> snapshots.Snapshot:
         dataclasses.replace(each, deadline_at=None, near=()) for each in picture.waiting
     )
     return dataclasses.replace(picture, tenants=busy, waiting=waiting)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"concurrencyPolicy": "Forbid", "schedules": ["every day"]},
+        {"concurrencyPolicy": "Replace", "schedule": "0 3 * * *", "timezone": "Mars/Olympus"},
+        {"concurrencyPolicy": 5},
+    ],
+)
+def test_a_cron_workflow_that_cannot_be_read_starts_no_clock(spec: dict[str, object]) -> None:
+    """Anybody may write one; its runs are planned all the same, and everybody else's."""
+    cached = builders.filled(builders.a_node("n"))
+    run = builders.a_run("a", cron_workflow="genomics/nightly")
+    cached.workflows.put("genomics/exome", run)
+    layer = objects.Layer(name="nightly", uid="u")
+    cached.cron_workflows.put("genomics/nightly", objects.Cron(layer=layer, written={"spec": spec}))
+    made, _, _ = a_picture(cached)
+    put(cached, builders.a_seen("a", gated=True))
+    (waiting,) = made.current().waiting
+    assert ("genomics/exome", None) == (waiting.workflow, waiting.must_open_by)
+    assert waiting.remaining_work > 0
+
+
+def test_a_pod_that_cannot_be_pictured_with_its_workflow_waits_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mistake of ours about one pod stops no replica, and the pod is still in the plans."""
+    cached = builders.filled(builders.a_node("n"))
+    cached.workflows.put("genomics/exome", builders.a_run("a", "b"))
+    made, _, _ = a_picture(cached)
+    whole = made.waiting
+
+    def waiting(seen: objects.Seen) -> snapshots.Waiting:
+        return whole(seen) if seen.pod.name == "b" else 1 // 0
+
+    monkeypatch.setattr(made, "waiting", waiting)
+    put(cached, builders.a_seen("a", gated=True))
+    put(cached, builders.a_seen("b", gated=True))
+    first, second = made.current().waiting
+    assert (0.0, "a") == (first.remaining_work, first.pod.name)
+    assert second.remaining_work > 0
