@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tiphys.models.domain import decisions, durations, settings, snapshots
+from tiphys.models.domain import decisions, durations, moments, settings, snapshots
 from tiphys.models.planner import boards, masks, orders, pictures, plans
 
 if TYPE_CHECKING:
@@ -337,9 +337,9 @@ class Words:
             uid=uid,
             kind=plans.HoldKind.WAIT,
             reason=(
-                f"Waits {durations.words(held.until - at)} for {there} (busy with {blocker}): "
-                f"it would end in {durations.words(later_s)} there, on {free} in "
-                f"{durations.words(now_s)}."
+                f"Waits for {there}, free about {moments.words(held.until, at)} (busy with "
+                f"{blocker}): it would end there {durations.words(now_s - later_s)} sooner than on "
+                f"{free}, which has room now."
             ),
             blocker=blocker,
             blockers=(*self._before(held, place), *holders),
@@ -374,7 +374,8 @@ class Words:
             uid=uid,
             kind=plans.HoldKind.SHARE if share else plans.HoldKind.ORDER,
             reason=(
-                f"{key} took the room: namespace {theirs.tenant} has less of its share."
+                f"{key} took the room: it is the turn of namespace {theirs.tenant}, which uses "
+                f"less of its share than {mine.tenant} does."
                 if share
                 else f"{key} goes first and took the room."
             ),
@@ -475,7 +476,7 @@ class Words:
             return Lack(f"{sentence}.", (room.node.name,))
         named = tuple(holder or room.node.name for holder in holders)
         return Lack(
-            f"{sentence}; the next is expected in {durations.words(until - at)}, when "
+            f"{sentence}; the next is expected about {moments.words(until, at)}, when "
             f"{named[-1]} has ended.",
             named,
             until,

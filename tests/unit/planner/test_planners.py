@@ -85,7 +85,8 @@ def test_a_wait_that_pays_holds_a_pod_that_fits() -> None:
     assert (plans.HoldKind.WAIT, True, "ns/busy-0") == (hold.kind, hold.fits, hold.blocker)
     assert scenes.AT + 5.0 == pytest.approx(hold.until)
     assert hold.reason == (
-        "Waits 5.0 s for f1 (busy with ns/busy-0): it would end in 38 s there, on n1 in 1 min 3 s."
+        "Waits for f1, free about 02:46:45 UTC (busy with ns/busy-0): it would end there 25 s "
+        "sooner than on n1, which has room now."
     )
     assert "a" in planned(snapshot, builtins.SRWF)[0]
 
@@ -162,7 +163,10 @@ def test_a_tenant_far_below_its_share_goes_before_the_order() -> None:
     releases, holds = planned(scenes.a_snapshot([NODE], waiting, tenants=tenants))
     assert ["poor"] == list(releases)
     assert plans.HoldKind.SHARE is holds["rich"].kind
-    assert holds["rich"].reason == "b/poor took the room: namespace b has less of its share."
+    assert holds["rich"].reason == (
+        "b/poor took the room: it is the turn of namespace b, which uses less of its share than a "
+        "does."
+    )
 
 
 def test_a_weight_moves_the_share() -> None:
@@ -204,8 +208,8 @@ def test_a_hold_for_room_says_what_is_short_and_when_some_comes() -> None:
     hold = planned(snapshot)[1]["a"]
     assert hold.blockers == ("ns/busy-0", "ns/busy-1")
     assert hold.reason == (
-        "No node that it may use has room (cpu on n1); the next is expected in 1 min 33 s, when "
-        "ns/busy-1 has ended."
+        "No node that it may use has room (cpu on n1); the next is expected about 02:48:13 UTC, "
+        "when ns/busy-1 has ended."
     )
 
 
