@@ -1,6 +1,7 @@
 """Typed access to JSON-like objects from outside; errors say where, what and how to write it."""
 
 import math
+import sys
 from collections.abc import Collection, Mapping
 
 from tiphys.models.domain import errors
@@ -51,7 +52,7 @@ def number(value: object, *, where: str, least: float, most: float = math.inf) -
     if (
         isinstance(value, int | float)
         and not isinstance(value, bool)
-        and math.isfinite(value)
+        and abs(value) <= sys.float_info.max
         and least <= value <= most
     ):
         return float(value)

@@ -4,7 +4,7 @@ Everything raises `errors.InputError` with the field's path, which is all that a
 """
 
 import enum
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -41,7 +41,8 @@ def text(found: Mapping[str, object], key: str, *, where: str) -> str:
 def number(found: Mapping[str, object], key: str, *, where: str) -> float:
     """Return the finite number under `key`."""
     value = found.get(key, 0)
-    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+    # Written so that NaN and whole numbers beyond every float are outside as well.
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:  # type: ignore[arg-type]
         raise errors.InputError(f"{where}.{key}: expected a number")
     return float(value)  # type: ignore[arg-type]
 

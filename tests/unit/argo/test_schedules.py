@@ -37,6 +37,12 @@ def test_refuses_what_argo_refuses(written: str) -> None:
         schedules.read(written)
 
 
+def test_a_beat_beyond_every_number_is_refused() -> None:
+    """`@every` takes whatever somebody wrote; it is a named error, never an overflow."""
+    with pytest.raises(errors.InputError, match="expected a time"):
+        schedules.read(f"@every {'9' * 380}s")
+
+
 def test_the_earliest_of_several_schedules_counts() -> None:
     """A CronWorkflow runs by all of its schedules, in its own time zone."""
     cron = {"spec": {"timezone": "Asia/Tokyo", "schedules": ["0 12 * * *", "30 9 * * *"]}}

@@ -176,11 +176,33 @@ def test_times_are_read(written: object, seconds: float) -> None:
     assert seconds == durations.read(written)
 
 
-@pytest.mark.parametrize("written", ["", "5x", "m5", "-5s", -1, True, None, "5 m", float("inf")])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "5x",
+        "m5",
+        "-5s",
+        -1,
+        True,
+        None,
+        "5 m",
+        float("inf"),
+        pytest.param(10**400, id="far"),
+        "9" * 63 + "s",
+    ],
+)
 def test_what_is_no_time_is_refused(written: object) -> None:
     """The message says how to write it."""
     with pytest.raises(errors.InputError, match="such as"):
         durations.read(written, where="spec.x")
+
+
+def test_a_long_text_that_is_no_time_is_refused_in_one_line() -> None:
+    """Whatever its length, and at once."""
+    with pytest.raises(errors.InputError) as refusal:
+        durations.read("9" * 1_000_000 + "s")
+    assert 200 > len(str(refusal.value))
 
 
 def test_times_are_said_in_words() -> None:

@@ -74,6 +74,11 @@ async def test_a_decision_by_another_key_is_foreign(world: webhooks.World) -> No
     ("path", "value", "said"),
     [
         (f"metadata__annotations__{DECISION}", "{}", "stamp"),
+        (
+            f"metadata__annotations__{DECISION}",
+            '{"expires":1' + "0" * 400 + ',"v":1,"verdict":"gate"}',
+            "stamp.expires",
+        ),
         (f"metadata__annotations__{SIGNATURE}", "a..b", "cannot be read"),
         (f"metadata__annotations__{DECISION}", None, "annotation tiphys.dev/decision is missing"),
         ("spec__schedulingGates", [], "spec.schedulingGates[tiphys.dev/steer]"),

@@ -98,6 +98,8 @@ def test_a_decision_that_cannot_be_short_is_refused() -> None:
         {"rank": 1.5},
         {"rank": True},
         {"issued": "now"},
+        {"issued": 10**400},
+        {"snapshotAge": float("nan")},
         {"sizes": {"main": [1, 2, 3]}},
         {"sizes": {"main": [1, 2, 3, 4.5]}},
         {"placement": {"bind": "hope"}},
