@@ -33,6 +33,8 @@ REFUSED_S = 15.0
 """Pause before a gate that could not be opened is tried again."""
 LATER_S = 0.5
 """The same where the API server did not answer."""
+OLDEST_S = 86_400.0
+"""What a decision says of the age of caches that were never read."""
 FOREIGN = (
     "Its gate tiphys.dev/steer was not set by Tiphys, which opens only gates of pods that it "
     "steered when they were created. Take it out of what the pod is made from; `tiphys release` "
@@ -84,6 +86,10 @@ class Departures:
     def begin(self) -> None:
         """Forget what an earlier term left, and find what is loose in the cluster."""
         self._orders = asyncio.Queue()
+        for key, uid in self._busy.items():
+            seen = self._caches.pods.get(key)
+            if seen is not None and seen.pod.uid == uid and seen.pod.gated:
+                self._assumed.forget(key)  # its order was never carried out
         self._busy.clear()
         self._paused.clear()
         self.fenced = False
@@ -299,7 +305,7 @@ class Departures:
             template=pod.template,
             task=pod.task,
             snapshot_version=picture.version,
-            snapshot_age_s=picture.age_s,
+            snapshot_age_s=min(picture.age_s, OLDEST_S),
             issued_at=now,
             expires_at=now + EXPIRES_S,
         )

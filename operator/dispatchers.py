@@ -44,10 +44,16 @@ GATHER_S = 0.004
 """Changes that come together are one tick."""
 INLINE = 200
 """With more waiting pods than this a plan is made beside the loop, which answers the webhook."""
+PLAN_S = 60.0
+"""A plan beside the loop that takes longer never ends: then the process does, and another leads."""
+BLIND_S = 60.0
+"""Caches that are old for longer open all gates: while this replica leads nobody else would."""
 ELASTIC_S = 30.0
 """Seconds between two looks whether an autoscaler is at work."""
 
 log = structlog.get_logger()
+Leaving = tuple[snapshots.Waiting, str, tallies.How]
+"""A pod whose gate opens although it is not its turn, and why."""
 
 
 class Dispatcher:
@@ -131,6 +137,8 @@ class Dispatcher:
         self._woken = asyncio.Event()
         self._due_at = float("inf")
         """Monotonic second of the first change since the last tick that may open a gate."""
+        self._blind_from_s: float | None = None
+        """Monotonic second since which the caches are too old to plan by; None = they are not."""
         self._elastic = (False, float("-inf"))
         """Whether an autoscaler is at work, and the monotonic second at which that was seen."""
         pictured.held_s = self.holds.held_s
@@ -196,9 +204,10 @@ class Dispatcher:
         """Plan once and order what goes; return after how many seconds to look again."""
         interval_s = self._policies.general.schedule_interval_s
         now_s = self._clock.monotonic()
-        due_at, self._due_at = min(self._due_at, now_s), float("inf")
         if not self._caches.synced or self._caches.age_s(now_s) > self._chosen.stale_after_s:
-            return 1.0
+            return self._blind(now_s)
+        self._blind_from_s = None
+        due_at, self._due_at = min(self._due_at, now_s), float("inf")
         again_s = self._departures.refresh()
         picture = self._pictured.current()
         if self._adopter.adopt(lambda: self._pictured.current().rooms):
@@ -206,7 +215,7 @@ class Dispatcher:
         if self._adopter.rebalance(picture.rooms):
             picture = self._pictured.current()
         turn: list[tuple[snapshots.Waiting, policies.Chosen]] = []
-        leaving: list[tuple[snapshots.Waiting, str]] = []
+        leaving: list[Leaving] = []
         for waiting in picture.waiting:
             if self._departures.away(waiting.pod):
                 continue
@@ -214,7 +223,7 @@ class Dispatcher:
             if way.chosen is not None:
                 turn.append((waiting, way.chosen))
             elif way.opens:
-                leaving.append((waiting, way.opens))
+                leaving.append((waiting, way.opens, tallies.How.PLANNED))
         began = time.perf_counter()
         planned = await self._plan(picture, turn)
         if turn:
@@ -224,7 +233,7 @@ class Dispatcher:
             if isinstance(each.answer, plans.Release):
                 ordered += self._departures.release(each, each.answer, picture, due_at=due_at)
             elif each.answer.kind is plans.HoldKind.NEVER:
-                leaving.append((each.waiting, each.answer.reason))
+                leaving.append((each.waiting, each.answer.reason, tallies.How.NEVER))
         left = self._open(leaving, picture, due_at=due_at)
         held = [each for each in planned if isinstance(each.answer, plans.Hold)]
         soon_s = self.holds.take(held, picture)
@@ -244,11 +253,37 @@ class Dispatcher:
         parts = plannings.parts(turn)
         if len(turn) <= INLINE:
             return self._planning.plan(picture, parts)
-        return await asyncio.to_thread(self._planning.plan, picture, parts)
+        try:
+            async with asyncio.timeout(PLAN_S):
+                return await asyncio.to_thread(self._planning.plan, picture, parts)
+        except TimeoutError:
+            raise TimeoutError(f"a plan takes longer than {PLAN_S:.0f} s") from None
+
+    def _blind(self, now_s: float) -> float:
+        """Open nothing in turn, and all that is known once that lasts; return when to look again.
+
+        What has no room would otherwise wait for as long as one watch is refused.
+        """
+        if self._blind_from_s is None:
+            self._blind_from_s = now_s
+        if now_s - self._blind_from_s < BLIND_S:
+            return 1.0
+        self._departures.refresh()
+        picture = self._pictured.current()
+        why = "what is known of the cluster is too old to plan by"
+        leaving = [
+            (waiting, why, tallies.How.CLOCK)
+            for waiting in picture.waiting
+            if not self._departures.away(waiting.pod)
+        ]
+        if leaving:
+            log.warning("caches stay old, gates are opened", gated=len(leaving))
+        self._open(leaving, picture, due_at=now_s)
+        return 1.0
 
     def _open(
         self,
-        leaving: list[tuple[snapshots.Waiting, str]],
+        leaving: list[Leaving],
         picture: snapshots.Snapshot,
         *,
         due_at: float,
@@ -256,11 +291,9 @@ class Dispatcher:
         """Order planned openings in order, as many as `gate.openBurst` leaves; return the rest."""
         burst = self._policies.general.gate.open_burst
         leaving.sort(key=lambda each: (-each[0].pod.priority, each[0].waiting_since))
-        for place, (waiting, why) in enumerate(leaving):
+        for place, (waiting, why, how) in enumerate(leaving):
             if self._departures.loose >= burst:
                 return len(leaving) - place
-            never = self._ways.of(waiting.pod).chosen is not None
-            how = tallies.How.NEVER if never else tallies.How.PLANNED
             self._departures.open(waiting, why, how, picture, due_at=due_at)
         return 0
 

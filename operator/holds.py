@@ -82,10 +82,27 @@ class Holds:
                 soon_s = min(soon_s, hold.until - picture.at)
             if waiting.must_open_by is not None:
                 soon_s = min(soon_s, waiting.must_open_by - picture.at)
+        for key, known in self._out_of_plans(fits, picture):
+            if known.since is not None:
+                known.spent_s, known.since = known.spent_s + now_s - known.since, None
+            fits[key] = known
         self._standing, self._fits = standing, fits
         if now_s - self._began_s > INHERITED_S:
             self._inherited.clear()
         return soon_s
+
+    def _out_of_plans(
+        self, fits: Mapping[str, _Fits], picture: snapshots.Snapshot
+    ) -> list[tuple[str, _Fits]]:
+        """Return what was counted for pods whose gates are being opened, or could not be.
+
+        One that a clock let go, and whose gate did not open, must not be held all over again.
+        """
+        left = [(key, known) for key, known in self._fits.items() if key not in fits]
+        if not left:
+            return []
+        gated = {each.pod.uid for each in picture.waiting}
+        return [(key, known) for key, known in left if known.uid in gated]
 
     def held_s(self, key: str) -> float:
         """Return for how long a pod would have fitted and was held, seconds; by its key."""

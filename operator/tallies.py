@@ -16,7 +16,7 @@ class How(enum.StrEnum):
     TURN = "turn"
     """Its turn had come."""
     CLOCK = "clock"
-    """A time-out: Argo's clocks, `gate.maxHold` or `gate.maxTotal`."""
+    """A time-out: Argo's clocks, `gate.maxHold`, `gate.maxTotal`, or caches that stay old."""
     PLANNED = "planned"
     """Nobody steers it any more: policy Off or gone, opted out, switched off."""
     NEVER = "never"

@@ -5,6 +5,7 @@ Over 400 lines, since one loop is tried with one set of fakes.
 
 import asyncio
 import dataclasses
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -384,6 +385,58 @@ async def test_old_caches_open_no_gate(run: Any) -> None:
     run(scene)
     await asyncio.sleep(0.3)
     assert [] == scene.api.opened
+
+
+async def test_a_leader_whose_caches_stay_old_lets_go_of_what_it_holds(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Lease says that it lives, so nobody else would: after a minute all gates open."""
+    monkeypatch.setattr(dispatchers, "BLIND_S", 0.3)
+    scene = Scene(built.a_node("n", cpu_m=1000))
+    scene.cached.policies.current, scene.cached.policies.synced = False, False
+    scene.put("a", "b", cpu_m=4000)
+    run(scene)
+    await asyncio.sleep(0.2)
+    assert [] == scene.api.opened
+    await scene.until(lambda: scene.api.opened == ["a", "b"], within_s=4.0)
+    await asyncio.sleep(0.05)
+    assert 2 == scene.counted.opened.labels(tallies.How.CLOCK)._value.get()
+
+
+async def test_a_plan_that_never_ends_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that hangs would leave a leader that lives and opens nothing."""
+    monkeypatch.setattr(dispatchers, "PLAN_S", 0.05)
+    monkeypatch.setattr(dispatchers, "INLINE", 0)
+    over = threading.Event()
+    scene = Scene(built.a_node("n"))
+    scene.cached.workflows.put("genomics/exome", built.a_run("a"))
+    monkeypatch.setattr(scene.dispatcher._planning, "plan", lambda *_: over.wait(30.0))
+    scene.put("a")
+    try:
+        with pytest.raises(ExceptionGroup, match="TaskGroup") as ended:
+            await asyncio.wait_for(scene.dispatcher.run(), 5.0)
+    finally:
+        over.set()
+    assert ended.group_contains(TimeoutError, match="a plan takes longer than")
+
+
+async def test_what_a_pod_was_held_stays_counted_while_it_is_in_no_plan() -> None:
+    """Its gate was to open and the API server was busy: gate.maxHold does not begin anew."""
+    scene = Scene(built.a_node("n1", cpu_m=4000))
+    scene.put("a")
+    held = scene.dispatcher.holds
+    picture = scene.dispatcher._pictured.current()
+    hold = plans.Hold(uid="uid-a", kind=plans.HoldKind.ORDER, reason="x", rank=2, fits=True)
+    chosen = policies.Policies(scene.cached).choose("genomics", optins.OptIn(enabled=True))
+    planned = plannings.Planned(waiting=picture.waiting[0], chosen=chosen, answer=hold)
+    held.begin({"uid-a": 7.0})
+    held.take([planned], picture)
+    held.take([], picture)
+    await asyncio.sleep(0.1)
+    assert pytest.approx(7.0, abs=0.05) == held.held_s("genomics/a")
+    scene.cached.pods.drop("genomics/a")
+    held.take([], scene.dispatcher._pictured.current())
+    assert 0.0 == held.held_s("genomics/a")
 
 
 async def test_the_decision_that_goes_onto_the_pod_tells_whose_it_is(run: Any) -> None:
