@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from tiphys.models.domain import decisions, settings, snapshots
-from tiphys.models.planner import masks
+from tiphys.models.planner import masks, plans
 from tiphys.models.wire import messages
 from tiphys.operator import (
     admissions,
@@ -147,6 +147,7 @@ class Desk:
                 "rank": hold.rank,
                 "fits": hold.fits,
                 "until": hold.until,
+                "untilRestsOn": self._basis(hold) if hold.until is not None else "",
                 "heldS": round(self._holds.held_s(waiting.pod.key), 3),
                 "mustOpenBy": waiting.must_open_by,
             },
@@ -160,6 +161,19 @@ class Desk:
                 "at": standing.at,
             },
         }
+
+    def _basis(self, hold: plans.Hold) -> str:
+        """Return what the end that a hold waits for rests on (`Estimate.basis`); "" = not known.
+
+        The last of its blockers is the one that ends then.
+        """
+        seen = self._caches.pods.get(hold.blockers[-1] if hold.blockers else hold.blocker)
+        run = self._caches.workflows.of_uid(seen.pod.workflow_uid) if seen is not None else None
+        if seen is None or run is None:
+            return ""
+        tasks = run.workflow.tasks
+        identity = next((task.identity for task in tasks if task.id == seen.pod.node_id), None)
+        return self._pictured.estimates.book.estimate(identity, attempt=seen.pod.attempt).basis
 
 
 def _saw(waiting: snapshots.Waiting) -> Json:

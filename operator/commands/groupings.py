@@ -29,6 +29,11 @@ UNASKED = (
     "created, or Tiphys only watches it or let it pass, which the leader knows"
 )
 """What is left to say where the leader may not be asked."""
+BASES = {
+    "default": "no history yet: assumed",
+    "siblings": "no history of its own yet: taken from tasks that are like it",
+}
+"""What an estimate rests on that no run of the very task stands behind."""
 BEFORE = "those before"
 """What a pod waits for that only comes after others which wait for the same."""
 ENDED = frozenset({"Running", "Succeeded", "Failed"})
@@ -155,6 +160,18 @@ def unbound(pod: Mapping[str, Any]) -> bool:
     return not pod["gated"] and not pod["node"] and pod["phase"] not in ENDED
 
 
+def reason(pod: Mapping[str, Any]) -> str:
+    """Return why the leader holds a pod; what it only assumes is called so.  Empty: not known."""
+    said = sessions.text(pod, "hold", "reason")
+    return said + assumed(pod) if said else ""
+
+
+def assumed(pod: Mapping[str, Any]) -> str:
+    """Return what to add to a time that rests on no run of its task."""
+    known = sessions.text(pod, "hold", "untilRestsOn")
+    return f" ({BASES[known]})" if known in BASES else ""
+
+
 def waiting(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return rows of rank, pod, blocker and reason; pods of one reason share a row.
 
@@ -166,11 +183,12 @@ def waiting(pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
         whole = sessions.text(pod, "hold", "reason") or _condition(pod)
         why = _BEFORE.sub("", whole)
         blocker = sessions.text(pod, "hold", "blocker") if why == whole else BEFORE
+        why += assumed(pod)
         shared.setdefault((blocker, why), []).append(pod)
     rows: list[tuple[str, ...]] = []
     for (blocker, why), alike in shared.items():
         if blocker == BEFORE and len(alike) == 1:
-            blocker, why = (sessions.text(alike[0], "hold", key) for key in ("blocker", "reason"))
+            blocker, why = sessions.text(alike[0], "hold", "blocker"), reason(alike[0])
         rows.append((_ranks([rank(pod) for pod in alike]), _names(alike), blocker, why))
     return rows
 

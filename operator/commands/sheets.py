@@ -8,11 +8,6 @@ from tiphys.operator.commands import groupings, sessions, views
 MOST_ROWS = 20
 """Rows of a table of waiting or open pods; `-o json` has all of them."""
 UNSTEERED = (decisions.Verdict.PASS, decisions.Verdict.SHADOW)
-BASES = {
-    "default": "no history yet: assumed",
-    "siblings": "no history of its own yet: taken from tasks that are like it",
-}
-"""What an estimate rests on that no run of the very task stands behind."""
 LAST = 10**9
 """Where a pod without a rank stands."""
 
@@ -48,7 +43,7 @@ def pod(known: sessions.Json) -> None:
             ("kube-scheduler says", "" if others_gate else groupings.scheduler(known)),
             ("waits for", hold.get("blocker") or ""),
             ("and for", sessions.some(others, most=groupings.NAMED)),
-            ("expected", clock(hold.get("until"))),
+            ("expected", clock(hold.get("until")) + groupings.assumed(known)),
             ("opens by", clock(hold.get("mustOpenBy"))),
             ("held though it fits", _length(hold.get("heldS"))),
             ("other gates", others_gate),
@@ -197,7 +192,7 @@ def _duration(saw: sessions.Json) -> str:
     if not duration:
         return ""
     runs, basis = duration["runs"], duration["basis"]
-    of = BASES.get(basis) or f"{runs} {'run' if runs == 1 else 'runs'}"
+    of = groupings.BASES.get(basis) or f"{runs} {'run' if runs == 1 else 'runs'}"
     spread = f" ± {durations.words(duration['spreadS'])}" if duration["spreadS"] else ""
     return f"{durations.words(duration['centreS'])}{spread} on a node of usual speed ({of})"
 

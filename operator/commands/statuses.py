@@ -13,7 +13,14 @@ import click
 from tiphys.models.domain import decisions, durations, errors, optins
 from tiphys.models.wire import keys
 from tiphys.operator import apis, elections, trusts
-from tiphys.operator.commands import annotations, installations, sessions, verifications, views
+from tiphys.operator.commands import (
+    annotations,
+    groupings,
+    installations,
+    sessions,
+    verifications,
+    views,
+)
 
 FRESH_S = 12.0
 """A Lease that was renewed longer ago is not counted as living (clocks may differ a little)."""
@@ -283,7 +290,7 @@ async def _tell(session: sessions.Session, rows: list[sessions.Json], leader: st
         if found is None:
             unasked = answer.why
             continue
-        said = sessions.text(found, "hold", "reason")
+        said = groupings.reason(found)
         if found.get("gated") is False:
             said = OPENING
         elif not said and row["why"] == views.UNTOLD:

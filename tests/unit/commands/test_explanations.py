@@ -401,8 +401,14 @@ def test_an_estimate_says_what_it_rests_on(
 ) -> None:
     """A default is no knowledge, and is called assumed."""
     saw = {"duration": {"centreS": 60.0, "spreadS": 0.0, "runs": runs, "basis": basis}}
-    sheets.pod(a_pod(1, ours=True, condition="", told=[], gated=True, saw=saw))
-    assert said in " ".join(capsys.readouterr().out.split())
+    hold = {"reason": "No room.", "blocker": "red/b", "until": 1.0, "untilRestsOn": basis}
+    pod = a_pod(1, ours=True, condition="", told=[], gated=True, saw=saw, hold=hold)
+    sheets.pod(pod)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert said in shown
+    suffix = f" ({groupings.BASES[basis]})" if runs == 0 or basis == "siblings" else ""
+    assert f"expected 1970-01-01 00:00:01 UTC{suffix} expects to run" in shown
+    assert [("", "p1", "red/b", f"No room.{suffix}")] == groupings.waiting([pod])
 
 
 async def test_what_another_replica_decided_at_creation_is_asked_of_it() -> None:

@@ -132,6 +132,12 @@ def a_written(ago_s: float) -> dict[str, Any]:
     ("led", "said", "unwritten", "written"),
     [
         (True, {"hold": {"reason": "No node has room."}}, "No node has room.", ""),
+        (
+            True,
+            {"hold": {"reason": "No node has room.", "untilRestsOn": "default"}},
+            "No node has room. (no history yet: assumed)",
+            "",
+        ),
         (True, {"gated": False}, statuses.OPENING, ""),
         (True, {}, views.UNPLANNED, "It was written. (as of "),
         (True, None, f"{views.UNTOLD}; `tiphys explain pod`", "It was written. (as of 4"),
