@@ -12,6 +12,7 @@ FIELDS = ("withItems", "withParam", "withSequence")
 WIDEST = 2_000
 """Elements that are told apart; wider fan-outs are one task that stands for all."""
 _FORMAT = re.compile(r"[^%]*%(?P<how>0?[0-9]{0,2})(?P<as>[dxXo])[^%]*")
+_LONGEST_FORMAT = 256
 _LONGEST_LABEL = 60
 
 
@@ -22,7 +23,7 @@ class Fan:
     width: int | None
     """How many; None = not known yet."""
     items: Sequence[object] = ()
-    """The elements, unless there are more than `WIDEST`."""
+    """The elements, unless there are more than `WIDEST` or each would be a long text."""
     why: str = ""
     """What the width waits for, if it is not known."""
 
@@ -86,10 +87,11 @@ def _sequence(sequence: documents.Document, frame: parameters.Frame, where: str)
             return Fan(width=0)
         end = start + count - 1
     width = abs(end - start) + 1
-    if width > WIDEST:
+    written = documents.text(sequence, "format", where)
+    if width > WIDEST or len(written) > _LONGEST_FORMAT:
         return Fan(width=width)
     step = 1 if start <= end else -1
-    written_as = _format(documents.text(sequence, "format", where))
+    written_as = _format(written)
     return Fan(width=width, items=[written_as % n for n in range(start, end + step, step)])
 
 

@@ -8,6 +8,8 @@ from tiphys.models.domain import errors
 
 MEMORISED = 4096
 """Times that are kept: they are whole seconds, and many objects share one."""
+LONGEST_TEXT = 64
+"""Python reads a million digits of a second; kept, they would fill the memory."""
 
 
 def read(parent: documents.Document, key: str, where: str = "") -> float | None:
@@ -22,6 +24,8 @@ def parse(text: str, *place: str) -> float | None:
     The parts of `place` name it in the error.
     """
     try:
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(text)
         at = _unix(text)
     except (ValueError, OverflowError):
         raise errors.InputError(

@@ -4,6 +4,8 @@ Source: workflow/common/common.go and workflow/util/pod_name.go of Argo v4.0.5; 
 `supervisor` of its init-less layout (docs/initless-pod.md).
 """
 
+import re
+
 GROUP = "argoproj.io/"
 KIND = "Workflow"
 KIND_ARTIFACT_GC = "WorkflowArtifactGCTask"
@@ -32,6 +34,8 @@ ENV_DEADLINE = "ARGO_DEADLINE"
 OFFLOADED = "offloaded"
 """Value of `ARGO_TEMPLATE` where the template went to a ConfigMap, being above 128 KiB."""
 
+_ATTEMPT = re.compile(r"\(([0-9]{1,9})\)")
+
 
 def attempt(node_name: str) -> int:
     """Return which attempt a node is, 0 for the first: `wf.align(2)` is 2, `wf.fan(1:b)` is 0.
@@ -39,15 +43,8 @@ def attempt(node_name: str) -> int:
     Of nested retries the innermost counts.  Items carry a colon, so that `(2)` is always an
     attempt (Argo takes parentheses out of what an item says).
     """
-    end = len(node_name)
-    while True:
-        end = node_name.rfind(")", 0, end)
-        if end < 0:
-            return 0
-        begin = node_name.rfind("(", 0, end)
-        digits = node_name[begin + 1 : end]
-        if begin >= 0 and digits.isascii() and digits.isdigit() and len(digits) < 10:
-            return int(digits)
+    found = _ATTEMPT.findall(node_name)
+    return int(found[-1]) if found else 0
 
 
 def template_of_pod_name(pod: str, workflow: str) -> str:

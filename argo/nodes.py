@@ -11,6 +11,9 @@ from tiphys.models.domain import errors, workflows
 
 MOST_BYTES = 64 * 2**20
 """Of unpacked node status; Argo packs what is above 1 MiB, and etcd holds 1.5 MiB."""
+MOST_VALUES = 2_000_000
+"""In it: read, an empty list of two bytes takes fifty, and anybody may write a status that packs
+well.  The nodes of 60,000 pods have as many."""
 LEAVES = {
     "Pod": workflows.TaskKind.POD,
     "HTTP": workflows.TaskKind.AGENT,
@@ -106,6 +109,8 @@ def _unpacked(packed: str) -> documents.Document:
         plain = unpacking.decompress(base64.b64decode(packed, validate=True), MOST_BYTES)
         if unpacking.unconsumed_tail:
             raise errors.InputError(f"status.compressedNodes: unpacks to over {MOST_BYTES} bytes")
+        if sum(plain.count(sign) for sign in (b"{", b"[", b",")) > MOST_VALUES:
+            raise errors.InputError(f"status.compressedNodes: holds over {MOST_VALUES} values")
         found = json.loads(plain)
     except (binascii.Error, zlib.error, ValueError) as error:
         if isinstance(error, errors.InputError):

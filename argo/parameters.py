@@ -5,15 +5,17 @@ Workflow.  Values are looked up when somebody asks, since most are never needed.
 """
 
 import json
-import re
 from collections.abc import Mapping
 
 from tiphys.argo import documents, nodes
 
-_TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _DEEPEST = 40
 """Values that lead to values; Argo itself replaces once per call."""
 LONGEST_TEXT = 1 << 20
+MOST_EFFORT = 500_000
+"""Tags that are replaced for one Workflow, a long value counting for more; then the rest is not
+known.  A dozen parameters that each name the next one twice would otherwise never end."""
+_LONG_VALUE = 1024
 
 
 class Frame:
@@ -55,7 +57,7 @@ class Frame:
 class Run:
     """What is the same for all frames of a Workflow."""
 
-    __slots__ = ("arguments", "nodes", "outputs", "plain")
+    __slots__ = ("arguments", "effort", "nodes", "outputs", "plain")
 
     def __init__(
         self,
@@ -70,6 +72,8 @@ class Run:
         self.outputs = outputs
         self.plain = plain
         """Values such as `workflow.name`."""
+        self.effort = 0
+        """As `MOST_EFFORT` counts."""
 
 
 def fill(text: str, frame: Frame, depth: int = 0) -> str | None:
@@ -78,15 +82,20 @@ def fill(text: str, frame: Frame, depth: int = 0) -> str | None:
         return text
     parts: list[str] = []
     end = length = 0
-    for match in _TAG.finditer(text):
-        value = _value(match[1].strip(), frame, depth + 1)
+    run = frame.run
+    while (begin := text.find("{{", end)) >= 0 and (close := text.find("}}", begin + 2)) >= 0:
+        run.effort += 1
+        if run.effort > MOST_EFFORT:
+            return None
+        value = _value(text[begin + 2 : close].strip(), frame, depth + 1)
         if value is None:
             return None
+        run.effort += len(value) // _LONG_VALUE
         length += len(value)
         if length > LONGEST_TEXT:
             return None
-        parts += (text[end : match.start()], value)
-        end = match.end()
+        parts += (text[end:begin], value)
+        end = close + 2
     return "".join((*parts, text[end:]))
 
 

@@ -7,6 +7,11 @@ from tiphys.argo import documents, nodes, parameters, templates
 from tiphys.models.domain import quantities, workflows
 
 MOST_UNKNOWNS = 50
+LONGEST_UNKNOWN = 500
+LONGEST_ENTRYPOINT = 256
+"""Characters of it in the names of tasks, each of which begins with it."""
+LONGEST_IMAGE = 1024
+"""Characters of an image; no registry has longer ones, and each task may keep another."""
 Ids = tuple[str, ...]
 
 
@@ -52,7 +57,7 @@ class Collection:
     ) -> None:
         self.tasks: list[workflows.Task] = []
         self._workflow = workflow
-        self._entrypoint = entrypoint
+        self._entrypoint = entrypoint[:LONGEST_ENTRYPOINT]
         self._nodes = found
         self._unknowns = unknowns
         self._ids: set[str] = set()
@@ -81,6 +86,7 @@ class Collection:
 
     def unknown(self, why: str) -> None:
         """Name something that is not known; once, and not without end."""
+        why = why[:LONGEST_UNKNOWN]
         if why not in self._unknowns and len(self._unknowns) < MOST_UNKNOWNS:
             self._unknowns.append(why)
 
@@ -99,6 +105,7 @@ class Collection:
         image = facts.image
         if "{{" in image:
             image = parameters.fill(image, frame) or ""
+        image = image if len(image) <= LONGEST_IMAGE else ""
         task_id = self._new_id(node.id if node else self.display(at.path))
         state = workflows.TaskState.SKIPPED if at.over else workflows.TaskState.UNSTARTED
         self.tasks.append(

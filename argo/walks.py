@@ -13,6 +13,10 @@ MOST_CALLS = 20_000
 against specs that call themselves without end or double at each level."""
 DEEPEST = 100
 """Calls within calls, as Argo's own limit."""
+LONGEST_PATH = 4096
+"""Characters of a node's name; what stands deeper is not followed.  Nobody checks the names in a
+spec before Argo does, and each task keeps its own."""
+_LONG_PATH = 256
 MOST_COUNT = 10**9
 """What one task stands for at most: fan-outs in fan-outs multiply beyond any float."""
 _EXIT = "exit"
@@ -43,10 +47,11 @@ class Walk:
     def call(self, step: documents.Document, at: tasks.Call) -> tasks.Ids:
         """Follow what a step or task runs; returns the ids of the tasks that end it."""
         collection = self._collection
-        self._calls += 1 + len(at.parents) // 64
-        if self._calls > MOST_CALLS or at.depth > DEEPEST:
+        self._calls += 1 + len(at.parents) // 64 + len(at.path) // _LONG_PATH
+        if self._calls > MOST_CALLS or at.depth > DEEPEST or len(at.path) > LONGEST_PATH:
             collection.unknown(
-                f"more than {MOST_CALLS} calls of templates, or {DEEPEST} within another"
+                f"more than {MOST_CALLS} calls of templates, {DEEPEST} within another, or names "
+                f"of more than {LONGEST_PATH} characters"
             )
             return at.parents
         node = collection.node(at.path)

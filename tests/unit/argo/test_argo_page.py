@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tiphys.argo import expansions, nodes, templates, walks
+from tiphys.argo import expansions, nodes, parameters, tasks, templates, walks
 from tiphys.models.domain import optins, pods, workflows
 
 PAGE = (Path(__file__).parents[3] / "docs" / "argo.md").read_text()
@@ -36,7 +36,10 @@ def test_the_page_explains_every_word(word: str) -> None:
         f"{walks.MOST_CALLS:,} calls",
         f"or {walks.DEEPEST} within another",
         f"above {expansions.WIDEST:,}",
-        f"at most {nodes.MOST_BYTES // 2**20} MiB",
+        f"at most {nodes.MOST_BYTES // 2**20} MiB, and {nodes.MOST_VALUES:,} values",
+        f"{walks.LONGEST_PATH:,} characters",
+        f"{parameters.MOST_EFFORT:,} replaced tags",
+        f"{tasks.LONGEST_IMAGE:,} characters",
     ],
 )
 def test_the_page_tells_the_bounds(bound: str) -> None:

@@ -1,6 +1,9 @@
 """Specs that Argo would fail, or that never end: named, cut, bounded."""
 
+import base64
+import gzip
 import time
+import tracemalloc
 
 import pytest
 
@@ -14,7 +17,7 @@ from tests.unit.argo.builders import (
     a_workflow,
     the_steps,
 )
-from tiphys.argo import walks
+from tiphys.argo import moments, names, nodes, tasks, walks
 from tiphys.argo import workflows as argo_workflows
 from tiphys.models.domain import errors, workflows
 
@@ -104,3 +107,137 @@ def test_json_that_is_nested_too_deeply_is_a_named_error() -> None:
         nested = {"a": nested}
     with pytest.raises(errors.InputError, match="nested too deeply"):
         read(a_workflow(a_template("main", script={"env": nested})))
+
+
+def an_image(image: str, **parameters: str) -> Object:
+    """Return a Workflow of one container with this image; `parameters` are its defaults."""
+    inputs = [{"name": name, "default": text} for name, text in parameters.items()]
+    return a_workflow(a_template("main", container={"image": image}, inputs={"parameters": inputs}))
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(an_image("{{" * 500_000), id="tags that never end"),
+        pytest.param(
+            an_image(
+                "{{inputs.parameters.p0}}",
+                **{f"p{n}": f"{{{{inputs.parameters.p{n + 1}}}}}" * 2 for n in range(35)},
+                p35="",
+            ),
+            id="each names the next twice",
+        ),
+        pytest.param(
+            a_workflow(
+                the_steps([a_step("a", withSequence={"count": 2_000})]),
+                a_template(
+                    "work",
+                    container={"image": "{{inputs.parameters.p0}}"},
+                    inputs={
+                        "parameters": [
+                            *(
+                                {"name": f"p{n}", "default": f"{{{{inputs.parameters.p{n + 1}}}}}"}
+                                for n in range(30)
+                            ),
+                            {"name": "p30", "default": "x" * 900_000},
+                        ]
+                    },
+                ),
+            ),
+            id="a long value through many hands",
+        ),
+    ],
+)
+def test_values_that_lead_to_values_end(obj: Object) -> None:
+    """A kilobyte that anybody may write held up whoever reads Workflows for minutes and more."""
+    began = time.process_time()
+    read(obj)
+    assert 5.0 > time.process_time() - began
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(
+            a_workflow(
+                the_steps(
+                    [a_step("a", withSequence={"count": 2_000, "format": "x" * 100_000 + "%d"})]
+                )
+            ),
+            id="format",
+        ),
+        pytest.param(
+            a_workflow(the_steps([a_step("a" * 100_000, withSequence={"count": 2_000})])), id="step"
+        ),
+        pytest.param(
+            a_workflow(
+                a_dag(a_task("a" * 100_000, template="inner")),
+                {"name": "inner", "dag": {"tasks": [a_task(f"b{n}") for n in range(2_000)]}},
+            ),
+            id="names below a long name",
+        ),
+        pytest.param(
+            a_workflow(
+                {"name": "m" * 100_000, "steps": [[a_step(f"s{n}") for n in range(2_000)]]},
+            ),
+            id="entry point",
+        ),
+        pytest.param(
+            a_workflow(
+                the_steps(
+                    [
+                        a_step(
+                            "a",
+                            withSequence={"count": 2_000},
+                            arguments={"parameters": [{"name": "n", "value": "{{item}}"}]},
+                        )
+                    ]
+                ),
+                a_template(
+                    "work",
+                    container={"image": "i" * 100_000 + "{{inputs.parameters.n}}"},
+                    inputs={"parameters": [{"name": "n"}]},
+                ),
+            ),
+            id="image",
+        ),
+    ],
+)
+def test_a_long_text_is_not_kept_for_each_task(obj: Object) -> None:
+    """A hundred kilobytes took hundreds of megabytes, for each of those who read Workflows."""
+    tracemalloc.start()
+    try:
+        workflow = read(obj)
+        assert 32 * 2**20 > tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert workflow.tasks or workflow.unknowns
+
+
+def test_what_is_not_known_is_said_in_short() -> None:
+    """Whatever the names are that somebody gave."""
+    workflow = read(a_workflow(a_dag(a_task("a", template="x" * 100_000))))
+    assert [tasks.LONGEST_UNKNOWN] == [len(why) for why in workflow.unknowns]
+
+
+def test_node_status_that_packs_well_is_refused_before_it_is_read() -> None:
+    """Ten kilobytes of it would be hundreds of megabytes of empty lists."""
+    plain = b'{"a":[%s[]]}' % (b"[]," * nodes.MOST_VALUES)
+    packed = base64.b64encode(gzip.compress(plain)).decode()
+    assert 100_000 > len(packed)
+    with pytest.raises(errors.InputError, match="holds over 2000000 values"):
+        read(a_workflow(status={"compressedNodes": packed}))
+
+
+def test_names_of_nodes_are_read_in_one_go() -> None:
+    """The annotation with the node's name may be as long as all annotations together."""
+    began = time.process_time()
+    assert 0 == names.attempt(")" * 250_000)
+    assert 0 == names.attempt("(" * 125_000 + ")" * 125_000)
+    assert 1.0 > time.process_time() - began
+
+
+def test_a_time_with_endless_digits_is_none() -> None:
+    """Python reads them all, and what is read is kept."""
+    with pytest.raises(errors.InputError, match="expected a time"):
+        moments.parse("2026-11-30T08:00:00." + "0" * 100 + "Z")
