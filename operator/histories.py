@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 
 import sqlalchemy as sql
+import structlog
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tiphys.models.domain import errors, workflows
@@ -17,6 +18,8 @@ from tiphys.models.estimators import histories
 
 SCHEMA = 1
 """Version of the tables below."""
+
+log = structlog.get_logger()
 
 _tables = sql.MetaData()
 _versions = sql.Table(
@@ -161,34 +164,45 @@ class Store:
         except sql.exc.SQLAlchemyError as error:
             raise errors.UnavailableError(f"history store: {error}") from error
 
-    def write(self, attempts: Sequence[Attempt]) -> None:
+    def write(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Keep attempts; one that is there stays if it rests on more.
 
-        Raises `UnavailableError`.
+        Returns them without those that no column holds, which are left out: whoever writes a
+        Workflow chooses its words and numbers. Raises `UnavailableError`.
         """
         if not attempts:
-            return
+            return []
         try:
-            with self._engine.begin() as connection:
-                insert = (
-                    postgresql.insert(_attempts)
-                    if self._engine.dialect.name == "postgresql"
-                    else sqlite.insert(_attempts)
-                )
-                key = ["workflow_uid", "node_id"]
-                changed = {
-                    column.name: insert.excluded[column.name]
-                    for column in _attempts.columns
-                    if column.name not in ("id", *key)
-                }
-                better = insert.excluded.evidence >= _attempts.c.evidence
-                connection.execute(
-                    insert.on_conflict_do_update(index_elements=key, set_=changed, where=better),
-                    [self._row(connection, each) for each in attempts],
-                )
+            self._write(attempts)
+        except UNFIT as error:
+            self._known.clear()
+            if len(attempts) > 1:
+                return [kept for each in attempts for kept in self.write([each])]
+            log.error("attempt does not fit the history", task=attempts[0].task, error=repr(error))
+            return []
         except sql.exc.SQLAlchemyError as error:
             self._known.clear()
             raise errors.UnavailableError(f"history store: {error}") from error
+        return list(attempts)
+
+    def _write(self, attempts: Sequence[Attempt]) -> None:
+        with self._engine.begin() as connection:
+            insert = (
+                postgresql.insert(_attempts)
+                if self._engine.dialect.name == "postgresql"
+                else sqlite.insert(_attempts)
+            )
+            key = ["workflow_uid", "node_id"]
+            changed = {
+                column.name: insert.excluded[column.name]
+                for column in _attempts.columns
+                if column.name not in ("id", *key)
+            }
+            better = insert.excluded.evidence >= _attempts.c.evidence
+            connection.execute(
+                insert.on_conflict_do_update(index_elements=key, set_=changed, where=better),
+                [self._row(connection, each) for each in attempts],
+            )
 
     def prune(self, *, most: int) -> int:
         """Forget the oldest attempts beyond the latest `most`; return how many.
@@ -284,6 +298,8 @@ class Store:
         return known
 
 
+UNFIT = (sql.exc.DataError, OverflowError, ValueError)
+"""What comes of a number beyond a column's, or a text that is none."""
 RAN = (Outcome.SUCCEEDED.value, Outcome.FAILED.value, Outcome.OOM.value)
 """Outcomes after which the run time means something."""
 

@@ -1,6 +1,7 @@
 """Fills the history and keeps estimates: rows and learning on the leader, pulls elsewhere."""
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable
 from concurrent import futures
@@ -29,7 +30,9 @@ from tiphys.operator import (
 
 Value = TypeVar("Value")
 MOST_PENDING = 20_000
-"""Rows that wait for the store at most; beyond them the oldest are dropped and counted."""
+"""Rows that wait for the store at most; beyond them the oldest are dropped."""
+END_S = 3.0
+"""What is left is written for so long when this replica leads no more: a store may hang."""
 
 log = structlog.get_logger()
 
@@ -71,9 +74,15 @@ class Recorder:
                 await self._loop(store)
             finally:
                 stop()
-                await asyncio.shield(self._flush(store))
         finally:
-            await self._call(store.close)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    await asyncio.shield(self._end(store))
+
+    async def _end(self, store: histories.Store) -> None:
+        await self._flush(store)
+        await self._call(store.close)
+        self._thread.shutdown(wait=False)
 
     async def _opened(self, store: histories.Store) -> None:
         while True:
@@ -122,13 +131,14 @@ class Recorder:
             return False
         batch, self._pending = list(self._pending.values()), {}
         try:
-            await self._call(store.write, batch)
+            kept = await self._call(store.write, batch)
         except errors.UnavailableError as error:
             log.error("history store cannot be written", rows=len(batch), error=str(error))
-            kept = {(each.workflow_uid, each.node_id): each for each in batch}
-            self._pending = dict(list({**kept, **self._pending}.items())[-MOST_PENDING:])
+            again = {(each.workflow_uid, each.node_id): each for each in batch}
+            self._pending = {**again, **self._pending}
+            self._bound()
             return False
-        for outcome, count in histories.by_outcome(batch).items():
+        for outcome, count in histories.by_outcome(kept).items():
             self._measured.history_rows.labels(outcome).inc(count)
         return True
 
@@ -154,6 +164,12 @@ class Recorder:
         elif change.kind is caches.Kind.WORKFLOWS and isinstance(change.after, objects.Run):
             before = change.before
             self._run_changed(change.after, before if isinstance(before, objects.Run) else None)
+        self._bound()
+
+    def _bound(self) -> None:
+        """Forget the oldest rows beyond `MOST_PENDING`; also while a write hangs."""
+        while len(self._pending) > MOST_PENDING:
+            del self._pending[next(iter(self._pending))]
 
     def _observe(self, key: str, seen: objects.Seen) -> None:
         """Note when a pod's work is first seen to run and first seen to have ended."""

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tests.fakes import clocks
 from tests.unit.operator import builders
-from tiphys.models.domain import errors, pods
+from tiphys.models.domain import errors, pods, workflows
 from tiphys.models.estimators import books
 from tiphys.operator import (
     attempts,
@@ -116,6 +117,63 @@ def test_a_store_that_cannot_be_reached_is_unavailable(tmp_path: Path) -> None:
     store = histories.Store(f"sqlite:///{tmp_path / 'none' / 'history.db'}")
     with pytest.raises(errors.UnavailableError, match="history store"):
         store.open(at=AT)
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [{"memory_bytes": 10**20}, {"cpu_m": 2**70}, {"input_bytes": 10**30}, {"task": "\ud800"}],
+)
+def test_an_attempt_that_does_not_fit_keeps_no_other_out(
+    store: histories.Store, unfit: dict[str, Any]
+) -> None:
+    """A Workflow may ask for 100E of memory: its row is left out, the rest of the batch is kept."""
+    new = workflows.Identity(source="s", template="new", image="i")
+    batch = [an_attempt("n1", identity=new), an_attempt("n2", **unfit), an_attempt("n3")]
+    assert [batch[0], batch[2]] == store.write(batch)
+    assert 2 == store.count()
+    store.write([an_attempt("n4", identity=new)])
+    assert {new, builders.an_identity()} == {row.identity for row in store.rows(recent=10)}
+
+
+async def test_a_store_that_hangs_keeps_no_leader_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Lease is given back after the work has ended; until then so many rows wait at most."""
+    monkeypatch.setattr(recorders, "END_S", 0.1)
+    over, clock = threading.Event(), clocks.Clock(AT)
+    hung = threading.Event()
+
+    def write(store: histories.Store, batch: list[histories.Attempt]) -> list[histories.Attempt]:
+        hung.set()
+        over.wait(30.0)
+        return batch
+
+    monkeypatch.setattr(histories.Store, "write", write)
+    cached = builders.filled()
+    cached.workflows.put("genomics/exome", builders.a_run("a"))
+    recorder = recorders.Recorder(
+        cached,
+        estimates.Estimates(),
+        chosen=settings.History(url=f"sqlite:///{tmp_path / 'history.db'}"),
+        clock=clock,
+        measured=metrics.Metrics(),
+        group_of=lambda node: "",
+    )
+    task = asyncio.ensure_future(recorder.run())
+    try:
+        cached.pods.put("genomics/a", a_seen_end("a"))
+        while not hung.is_set():
+            await clock.advance(1.0)
+        monkeypatch.setattr(recorders, "MOST_PENDING", 2)
+        cached.workflows.put("genomics/exome", builders.a_run("a", "b", "c", "d"))
+        for name in ("b", "c", "d"):
+            cached.pods.put(f"genomics/{name}", a_seen_end(name))
+        assert ["exome-c", "exome-d"] == [node_id for _, node_id in recorder._pending]
+        task.cancel()
+        done, _ = await asyncio.wait((task,), timeout=5.0)
+    finally:
+        over.set()
+    assert {task} == done
 
 
 def a_seen_end(name: str, *, code: int = 0, reason: str = "Completed") -> objects.Seen:
