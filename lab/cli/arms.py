@@ -102,6 +102,7 @@ def run(
     known. What users know of an arm is the annotation on their namespaces.
     """
     home = homes.home(name)
+    interrupted = False
     try:
         ctx.invoke(
             clusters.up,
@@ -121,8 +122,11 @@ def run(
         failure = _submit(ctx, load, name=name)
         after = asyncio.run(_opened(home)) if arm.steered else {}
         measured = figures.measure(sources.load(home), arm=arm.name)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        interrupted = True
+        raise
     finally:
-        labs.down(home)
+        labs.down(home, at_once=interrupted)
     opened = {how: count - before.get(how, 0) for how, count in after.items()}
     return Ended(measured=measured, failure=failure, opened=opened)
 

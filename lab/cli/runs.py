@@ -5,7 +5,7 @@ import contextlib
 import shlex
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import click
@@ -15,13 +15,15 @@ from rich.table import Table
 
 from lab import catalogs, errors, homes
 from lab.cli import options, turns, workloads
-from lab.controlplane import states
+from lab.controlplane import processes, states
 from lab.workloads import manifests, mixes, packs, plans, runs, submissions, summaries
 
 LIMIT = "--limit"
 LIMIT_WALL_S = 1800.0
 LINE_EVERY_WALL_S = 5.0
 """Without a terminal a line is printed this often."""
+CLEARS = "interrupted: deleting the run's workflows (again: leave them)"
+LEAVES = "interrupted: the lab ends with this command, and what was submitted with it"
 
 
 @click.command(epilog=workloads.EXPLAINED)
@@ -41,9 +43,9 @@ LINE_EVERY_WALL_S = 5.0
 def run(mix: str, lab: str, tag: str | None, limit_wall_s: float, **chosen: Any) -> None:
     """Submit the workflows of a MIX at their times and wait until all have ended."""
     home = homes.home(lab)
-    speed = states.load(home).asked.speed
+    asked = states.load(home).asked
     with turns.taken(home, f"a run of {mix}"):
-        ended = _run(mix, home=home, speed=speed, tag=tag, limit_wall_s=limit_wall_s, chosen=chosen)
+        ended = _run(mix, home=home, asked=asked, tag=tag, limit_wall_s=limit_wall_s, chosen=chosen)
     phases = [item.phase for item in ended.workflows]
     wall_s = (ended.ended_at or 0.0) - ended.started_at
     click.echo(
@@ -64,12 +66,14 @@ def _run(
     mix: str,
     *,
     home: homes.Home,
-    speed: float,
+    asked: states.Asked,
     tag: str | None,
     limit_wall_s: float,
     chosen: dict[str, Any],
 ) -> runs.RunRecord:
     """Make the workload, submit it, show how it goes, and return the record of its end."""
+    speed = asked.speed
+    lab_stays = asked.owner != processes.current()  # ours ends with us
     for name in killed(home):
         click.echo(
             f"note: run {name} was killed, so what it submitted may still be in the lab and in the "
@@ -97,7 +101,16 @@ def _run(
         f"over {made.window_s:,.0f} simulated seconds ({made.window_s / speed:,.0f} s)"
     )
     with _shown(console) as show:
-        return asyncio.run(_interruptible(home, made, record, show=show, limit_s=limit_wall_s))
+        whole = submissions.Run(
+            home,
+            made,
+            record,
+            show=show,
+            check_lab=lambda: _check_runs(home),
+            lab_stays=lab_stays,
+        )
+        work = whole.complete(limit_wall_s=limit_wall_s)
+        return asyncio.run(_interruptible(work, said=CLEARS if lab_stays else LEAVES))
 
 
 def described(
@@ -166,22 +179,16 @@ def free_tag(home: homes.Home, seed: int) -> str:
 
 
 async def _interruptible(
-    home: homes.Home,
-    made: plans.Workload,
-    record: runs.RunRecord,
-    *,
-    show: submissions.Show,
-    limit_s: float,
+    run: Coroutine[None, None, runs.RunRecord], *, said: str
 ) -> runs.RunRecord:
     """Run to the end; the first Ctrl-C or SIGTERM clears the run away, a second one is at once."""
     loop = asyncio.get_running_loop()
-    whole = submissions.Run(home, made, record, show=show, check_lab=lambda: _check_runs(home))
-    work = asyncio.ensure_future(whole.complete(limit_wall_s=limit_s))
+    work = asyncio.ensure_future(run)
 
     def stop() -> None:
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(name)
-        click.echo("interrupted: deleting the run's workflows (again: leave them)", err=True)
+        click.echo(said, err=True)
         work.cancel()
 
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -219,6 +226,8 @@ def _shown(console: Console) -> Iterator[submissions.Show]:
 
 
 def _line(progress: submissions.Progress) -> str:
+    if progress.clearing:
+        return progress.clearing
     ended = ", ".join(f"{count} {phase}" for phase, count in sorted(progress.ended.items()))
     return (
         f"{progress.sim_s:8,.0f} s simulated: {progress.submitted}/{progress.workflows} submitted, "
@@ -233,6 +242,8 @@ def _table(progress: submissions.Progress) -> Table:
     table.add_row("pods done", _bar(progress.pods_done, progress.pods_planned))
     for phase, count in sorted(progress.ended.items()):
         table.add_row(phase, _bar(count, progress.workflows))
+    if progress.clearing:
+        table.add_row("ending", progress.clearing)
     return table
 
 

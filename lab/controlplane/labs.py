@@ -137,9 +137,16 @@ def _refuse_full_disk(home: homes.Home) -> None:
         )
 
 
-def down(home: homes.Home, *, purge: bool = False, tell: Tell = lambda line: None) -> Outcome:
+def down(
+    home: homes.Home,
+    *,
+    purge: bool = False,
+    at_once: bool = False,
+    tell: Tell = lambda line: None,
+) -> Outcome:
     """Take a lab down and return when its last process has ended; `purge` deletes its home.
 
+    `at_once` gives nobody the time to end in order, for a lab whose records nobody will read.
     `tell` hears that another command about the lab is waited for.
     """
     with _locked(home, tell):
@@ -149,7 +156,7 @@ def down(home: homes.Home, *, purge: bool = False, tell: Tell = lambda line: Non
         except errors.StaleError:
             state = None
         running = state is not None and state.running
-        if running:
+        if running and not at_once:
             with contextlib.suppress(errors.LabError):
                 controls.send(home, "shutdown", within_s=SHUTDOWN_HEARD_WITHIN_S)
                 assert state is not None and state.supervisor is not None

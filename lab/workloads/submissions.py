@@ -44,6 +44,8 @@ class Progress:
     """Workflows by their last phase."""
     pods_done: int = 0
     pods_planned: int = 0
+    clearing: str = ""
+    """What is waited for once nothing is submitted any more; empty until then."""
 
     @property
     def sim_s(self) -> float:
@@ -65,13 +67,18 @@ class Run:
         *,
         show: Show = lambda progress: None,
         check_lab: Callable[[], object] = lambda: None,
+        lab_stays: bool = True,
     ) -> None:
-        """Prepare a run; `check_lab` raises a `LabError` once the lab is gone."""
+        """Prepare a run; `check_lab` raises a `LabError` once the lab is gone.
+
+        Where the lab does not stay, an interrupted run is not cleared away: it goes with the lab.
+        """
         self._home = home
         self._workload = workload
         self._record = record
         self._show = show
         self._check_lab = check_lab
+        self._lab_stays = lab_stays
         self._changed = asyncio.Event()
         self._places = {
             (plan.namespace, plan.name): place for place, plan in enumerate(workload.workflows)
@@ -88,7 +95,7 @@ class Run:
         """Submit everything and wait for its end; returns the final record.
 
         Raises `RunError` where the limit passed or a pod is unaccounted for; cancelled, it removes
-        its workflows from the lab before it lets go.
+        its workflows from a lab that stays before it lets go.
         """
         outcome = "complete"
         try:
@@ -103,6 +110,9 @@ class Run:
             await self._remove()
             self._write(outcome="interrupted", ended_at=time.time())
             raise
+        if outcome == "interrupted" and not self._lab_stays:
+            self._write(outcome=outcome, ended_at=time.time())
+            raise asyncio.CancelledError
         if outcome != "complete":
             await self._remove()
         account = await self._accounted()
@@ -209,10 +219,14 @@ class Run:
 
     async def _remove(self) -> None:
         """Delete the run's workflows and wait until their pods are gone; never raises."""
-        self._show(self.progress)
+
+        def tell(workflows: int, pods: int) -> None:
+            self._waiting(f"deleting: {workflows} workflows and {pods} pods are left")
+
+        self._waiting("deleting the run's workflows")
         with contextlib.suppress(errors.LabError, TimeoutError):
             async with apis.Api(self._home.kubeconfig, attempts=4) as api, asyncio.timeout(60):
-                await remove(api, self._record.run, workflows=set(self._places))
+                await remove(api, self._record.run, workflows=set(self._places), tell=tell)
         for place, workflow in enumerate(self._workflows):
             if workflow.submitted_at and not workflow.phase:
                 self._update(place, phase="Deleted", ended_at=time.time())
@@ -226,6 +240,7 @@ class Run:
             complete = account.created >= self._least_pods() and not account.unaccounted
             if complete or time.monotonic() > until:
                 return account
+            self._waiting(f"{account.ended} of {account.created} pods have a record of their end")
             await asyncio.sleep(1.0)
 
     def _least_pods(self) -> int:
@@ -256,6 +271,10 @@ class Run:
                 f"is {self._home.audit_log} complete?"
             )
 
+    def _waiting(self, what: str) -> None:
+        self.progress.clearing = what
+        self._show(self.progress)
+
     def _update(self, place: int, **changes: object) -> None:
         self._workflows[place] = msgspec.structs.replace(self._workflows[place], **changes)
         self._changed.set()
@@ -275,23 +294,33 @@ class Run:
             await asyncio.sleep(1.0)
 
 
-async def remove(api: apis.Api, run: str, *, workflows: Set[accounts.Name]) -> None:
-    """Delete the workflows of a run, and wait until neither they nor their pods exist."""
+async def remove(
+    api: apis.Api,
+    run: str,
+    *,
+    workflows: Set[accounts.Name],
+    tell: Callable[[int, int], None] = lambda workflows, pods: None,
+) -> None:
+    """Delete the workflows of a run, and wait until neither they nor their pods exist.
+
+    `tell` hears how many workflows and pods are left.
+    """
     params = {"labelSelector": f"{manifests.RUN_LABEL}={run}"}
     namespaces = sorted({namespace for namespace, _ in workflows})
     for namespace in namespaces:
         await api.delete(f"{WORKFLOWS}/namespaces/{namespace}/workflows", params=params)
     while True:
         listed = await api.get(f"{WORKFLOWS}/workflows", params=params)
-        left = len(listed["items"])
+        pods_left = 0
         for namespace in namespaces:
             pods = await api.get(
                 f"/api/v1/namespaces/{namespace}/pods", params={"labelSelector": POD_LABEL}
             )
             owners = (pod["metadata"]["labels"][POD_LABEL] for pod in pods["items"])
-            left += sum((namespace, owner) in workflows for owner in owners)
-        if not left:
+            pods_left += sum((namespace, owner) in workflows for owner in owners)
+        if not listed["items"] and not pods_left:
             return
+        tell(len(listed["items"]), pods_left)
         await asyncio.sleep(0.3)
 
 

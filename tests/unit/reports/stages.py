@@ -44,8 +44,8 @@ class Stage:
         if self.error:
             raise self.error
 
-    def down(self, home):
-        self.calls.append("down")
+    def down(self, home, *, at_once):
+        self.calls.append("down at once" if at_once else "down")
         return labs.Outcome.STOPPED
 
 

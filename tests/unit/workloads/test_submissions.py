@@ -1,8 +1,8 @@
 """A run from start to end against a cluster in memory, and every way in which it may not end."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,9 +41,7 @@ def workload() -> plans.Workload:
     )
 
 
-def a_run(
-    cluster: Cluster, made: plans.Workload, *, check_lab: Callable[[], None] = lambda: None
-) -> submissions.Run:
+def a_run(cluster: Cluster, made: plans.Workload, **options: Any) -> submissions.Run:
     """Return the run, its truths and first record written."""
     record = commands.described(
         made,
@@ -56,9 +54,8 @@ def a_run(
     )
     one_pod = tuple(msgspec.structs.replace(workflow, tasks=1) for workflow in record.workflows)
     record = msgspec.structs.replace(record, workflows=one_pod)
-    return submissions.Run(
-        cluster.home, made, submissions.prepared(cluster.home, made, record), check_lab=check_lab
-    )
+    prepared = submissions.prepared(cluster.home, made, record)
+    return submissions.Run(cluster.home, made, prepared, **options)
 
 
 def written(cluster: Cluster) -> runs.RunRecord:
@@ -172,3 +169,38 @@ async def test_an_interrupted_run_removes_its_workflows(cluster: Cluster) -> Non
         written(cluster).pods_created,
         written(cluster).pods_ended,
     )
+
+
+async def interrupted(cluster: Cluster, **options: Any) -> None:
+    """Interrupt a run once all its workflows are there."""
+    task = asyncio.create_task(
+        a_run(cluster, workload(), **options).complete(limit_wall_s=LIMIT_WALL_S)
+    )
+    for _ in range(3):
+        await cluster.accepted.get()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_interrupted_run_leaves_its_workflows_to_a_lab_that_ends(cluster: Cluster) -> None:
+    """To delete them one by one would only keep whoever waits; the record says what happened."""
+    cluster.phase = ""
+    await interrupted(cluster, lab_stays=False)
+    assert 3 == len(cluster.workflows)
+    assert "interrupted" == written(cluster).outcome
+
+
+async def test_a_deletion_shows_what_is_left(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes as long as pods take to end, and looks like a hang without a word."""
+    cluster.phase = ""
+    seen: list[str] = []
+
+    async def removed(api: object, run: str, *, workflows: object, tell: Any) -> None:
+        tell(3, 7)
+
+    monkeypatch.setattr(submissions, "remove", removed)
+    await interrupted(cluster, show=lambda progress: seen.append(commands._line(progress)))
+    assert "deleting: 3 workflows and 7 pods are left" in seen
