@@ -4,19 +4,20 @@ import asyncio
 import datetime
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from tiphys.models.domain import decisions, durations, errors, optins
+from tiphys.models.domain import decisions, errors, optins
 from tiphys.models.wire import keys
 from tiphys.operator import apis, elections, trusts
 from tiphys.operator.commands import (
     annotations,
     groupings,
     installations,
+    overviews,
     sessions,
     verifications,
     views,
@@ -27,7 +28,12 @@ FRESH_S = 12.0
 ELSEWHERE = "pods of all namespaces"
 GATED = "fieldSelector=status.phase%3DPending,spec.nodeName%3D"
 """Gated pods are among those; a gate that somebody set by hand stands without our label."""
-ABSENT = "Tiphys is not installed in this cluster (docs/install.md tells how it is)."
+STARTING = "starting pods"
+"""Name of the question for marked pods that are on a node and have not started."""
+BOUND = (
+    f"labelSelector={decisions.LABEL.replace('/', '%2F')}%3Dtrue"
+    "&fieldSelector=status.phase%3DPending,spec.nodeName!%3D"
+)
 MOST_NAMED = 5
 """Pods that a warning names."""
 MOST_ASKED = 20
@@ -50,7 +56,7 @@ def status(all_namespaces: bool, **shared: Any) -> int:
         if session.output != "table":
             sessions.show({**found, "hidden": hidden}, session.output)
         else:
-            _print(found, hidden)
+            overviews.show(found, hidden)
         return _verdict(found)
 
     return sessions.run(work, **shared)
@@ -76,6 +82,7 @@ async def _look(
         installations.ENDPOINTS: (
             f"/apis/discovery.k8s.io/v1/namespaces/{session.system}/{installations.ENDPOINTS}"
         ),
+        STARTING: f"/api/v1{scope}/pods?{BOUND}",
         **installations.QUESTIONS,
         **annotations.questions(scope),
     }
@@ -138,6 +145,8 @@ async def _look(
         leader = str(found.get("leader") or "")
         found["leaderUnasked"] = await _tell(session, found["waiting"], leader)
         found["lookedAt"] = "" if everywhere else session.namespace
+        if {annotations.MARKED, STARTING} <= seen.keys():
+            found["counts"] = _counts(seen)
     if ELSEWHERE in seen:
         found["waitingElsewhere"] = {
             row["namespace"]: row["pods"]
@@ -157,7 +166,7 @@ async def _look(
 
 
 async def _asked(session: sessions.Session, name: str, path: str) -> sessions.Json:
-    slim = name in annotations.questions("")
+    slim = name == STARTING or name in annotations.questions("")
     accept = annotations.METADATA if slim else apis.JSON
     return await session.api.call("GET", path, accept=accept)
 
@@ -277,6 +286,27 @@ def _waiting(pods: sessions.Json) -> list[sessions.Json]:
     return rows
 
 
+def _counts(seen: Mapping[str, sessions.Json]) -> list[sessions.Json]:
+    """Return how many pods that are marked for steering wait, are open, bound and run.
+
+    A namespace is left out in which there is none.
+    """
+    stages: dict[str, tuple[str, str]] = {}
+    for item in seen[annotations.MARKED].get("items") or ():
+        stages[item["metadata"]["uid"]] = (item["metadata"]["namespace"], "running")
+    for item in seen[STARTING].get("items") or ():
+        stages[item["metadata"]["uid"]] = (item["metadata"]["namespace"], "starting")
+    for item in seen["pods"]["items"]:
+        if views.ours(item):
+            stage = "waiting" if views.gated(item) else "open"
+            stages[item["metadata"]["uid"]] = (item["metadata"]["namespace"], stage)
+    counted = Counter(stages.values())
+    return [
+        {"namespace": space, **{stage: counted[space, stage] for stage in overviews.STAGES}}
+        for space in sorted({namespace for namespace, _ in counted})
+    ]
+
+
 async def _tell(session: sessions.Session, rows: list[sessions.Json], leader: str) -> str:
     """Fill in what the leader says now of why pods wait; return why it could not be asked.
 
@@ -317,74 +347,6 @@ def _foreign(pods: sessions.Json) -> list[str]:
         f"{sessions.some(named, most=MOST_NAMED)}; "
         "take them out of what the pods are made from, or open each with `tiphys release`"
     ]
-
-
-def _print(found: sessions.Json, hidden: Mapping[str, str]) -> None:
-    if not found["installed"]:
-        sessions.screen().print(f"{ABSENT}\n", style="bold")
-    for warning in found["warnings"]:
-        sessions.screen().print(f"WARNING: {warning}", style="bold", markup=False)
-    if found["warnings"]:
-        sessions.screen().print()
-    if "operators" in found and found["installed"]:
-        rows = [
-            (
-                each["name"],
-                "leads" if each["name"] == found["leader"] else "follows",
-                "yes" if each["alive"] else "NO",
-                durations.words(each["silentS"]) if each["silentS"] is not None else "",
-            )
-            for each in found["operators"]
-        ]
-        if not found["leader"]:
-            sessions.screen().print(f"{installations.unled(found)}\n")
-        sessions.listed("Operators", ("NAME", "ROLE", "ALIVE", "LAST SIGN"), rows)
-    if "policies" in found and found["installed"]:
-        policies = [
-            (p["name"], p["mode"], p["stable"], p["ready"], p["message"]) for p in found["policies"]
-        ] or [
-            ("(default)", "Enforce", "builtin-srwf-wait-v1", "True", "no SchedulingPolicy exists")
-        ]
-        sessions.listed("\nPolicies", ("NAME", "MODE", "VERSION", "READY", "MESSAGE"), policies)
-    if "optedIn" in found:
-        named = ", ".join(found["optedIn"]) or "none by its own annotation"
-        sessions.screen().print(f"\nOpted-in namespaces: {named}")
-    if "waiting" in found:
-        waiting = [
-            (
-                each["namespace"],
-                str(each["pods"]),
-                each["oldest"],
-                durations.words(each["waitsS"]) if each["waitsS"] is not None else "",
-                _dated(each),
-            )
-            for each in found["waiting"]
-        ]
-        if waiting:
-            columns = ("NAMESPACE", "PODS", "OLDEST", "WAITS", "WHY")
-            sessions.listed("\nBehind the gate", columns, waiting)
-        else:
-            where = f" in namespace {found['lookedAt']}" if found["lookedAt"] else ""
-            sessions.screen().print(f"\nNo pod waits behind the gate{where}.")
-    if found.get("leaderUnasked") and any(each["writtenS"] for each in found["waiting"]):
-        sessions.screen().print(
-            f"Reasons are those written on the pods: {found['leaderUnasked']}.", style="dim"
-        )
-    elsewhere = found.get("waitingElsewhere") or {}
-    if elsewhere:
-        sessions.screen().print(
-            f"In other namespaces wait {sum(elsewhere.values())}: `tiphys status -A` lists them."
-        )
-    for why in dict.fromkeys(hidden.values()):
-        names = ", ".join(name for name, each in hidden.items() if each == why)
-        sessions.screen().print(f"Not shown: {names} ({why}).", style="dim")
-
-
-def _dated(row: Mapping[str, Any]) -> str:
-    """Return why a pod waits, with its age where it was only read from the pod."""
-    if row["writtenS"] is None:
-        return str(row["why"])
-    return f"{row['why']} (as of {durations.words(row['writtenS'])} ago)"
 
 
 def _time(at: float) -> str:

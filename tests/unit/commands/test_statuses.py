@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tiphys.operator import apis
-from tiphys.operator.commands import installations, sessions, statuses, views
+from tiphys.operator.commands import installations, overviews, sessions, statuses, views
 
 GATED = {"schedulingGates": [{"name": "tiphys.dev/steer"}]}
 READY = {"webhooks": [{"clientConfig": {"caBundle": "Zm9v"}}]}
@@ -72,7 +72,7 @@ async def told(
     api: Any = Api(answers, refused)
     session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
     found, hidden = await statuses._look(session, everywhere)
-    statuses._print(found, hidden)
+    overviews.show(found, hidden)
     return found, " ".join(capsys.readouterr().out.split())
 
 
@@ -100,6 +100,54 @@ async def test_the_namespace_that_was_looked_at_is_named(
     _, said = await told({**WEBHOOKS, **api_pods}, capsys, refused=("/api/v1/pods",))
     assert "No pod waits behind the gate in namespace red." in said
     assert "Not shown: pods" not in said
+
+
+class Staged(Api):
+    """One with pods in each stage, by what is asked of them."""
+
+    def __init__(self, stages: dict[str, list[dict[str, Any]]]) -> None:
+        super().__init__(dict(WEBHOOKS))
+        self._stages = stages
+
+    async def call(self, method: str, path: str, *, accept: str) -> Any:
+        """Return pods by the question's field selector."""
+        way, _, asked = path.partition("?")
+        if way != "/api/v1/namespaces/red/pods":
+            return await super().call(method, path, accept=accept)
+        wanted = (
+            "unbound"
+            if asked == statuses.GATED
+            else "bound"
+            if "spec.nodeName!%3D" in asked and "tiphys.dev%2Fsteered%3Dtrue" in asked
+            else "marked"
+        )
+        return {"items": self._stages[wanted]}
+
+
+async def test_the_numbers_of_a_namespace_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each pod that was steered is counted once: behind the gate, open, bound or running."""
+
+    def named(name: str, *, gated: bool = False) -> dict[str, Any]:
+        found = a_pod("red", name)
+        return found if gated else {**found, "spec": {}}
+
+    waiting = [named(f"w{n}", gated=True) for n in range(4)]
+    opened, starting = named("o"), [named("s0"), named("s1")]
+    foreign = {**a_pod("red", "x", own="y"), "spec": {}}
+    running = [named(f"r{n}") for n in range(3)]
+    stages = {
+        "unbound": [*waiting, opened, foreign],
+        "bound": starting,
+        "marked": [opened, *starting, *running],
+    }
+    api: Any = Staged(stages)
+    session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
+    found, hidden = await statuses._look(session, False)
+    counts = {"namespace": "red", "waiting": 4, "open": 1, "starting": 2, "running": 3}
+    assert [counts] == found["counts"]
+    overviews.show(found, hidden)
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("red"))
+    assert ["red", "4", "1", "2", "3"] == row.split()
 
 
 class Leading(Api):
@@ -161,7 +209,7 @@ async def test_the_leader_is_asked_why_pods_wait_now(
         api: Any = Leading(answers, said)
         session = sessions.Session(api=api, namespace="red", output="table", system="tiphys-system")
         found, hidden = await statuses._look(session, False)
-        statuses._print(found, hidden)
+        overviews.show(found, hidden)
         shown = " ".join(capsys.readouterr().out.split())
         assert why in shown
         assert ("as of" in shown) is why.startswith("It was written.")
@@ -257,7 +305,9 @@ async def test_a_cluster_without_tiphys_is_told_so_in_the_first_sentence(
 ) -> None:
     """Nothing else of it is listed as missing; not where one may see too little to say it."""
     found, said = await told({}, capsys)
-    assert said.startswith("Tiphys is not installed in this cluster")
+    assert said.startswith("Tiphys is not installed in this cluster. Its Helm chart does that")
+    assert "Opted-in namespaces" not in said
+    assert "behind the gate" not in said
     assert "WebhookConfiguration" not in said
     assert "Operators" not in said
     assert 1 == statuses._verdict(found)
