@@ -10,7 +10,7 @@ measures how far kopf is behind, and has it started again where it says nothing 
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 import aiohttp
@@ -65,6 +65,25 @@ class Followed(Generic[Value]):
         self.versions[key] = item["metadata"]["resourceVersion"]
         self.late.pop(key, None)
         self.cache.put(key, self._read(item))
+
+    def overtaken(self, item: apis.Object) -> bool:
+        """Say whether a later version of an object is known than the one that an event tells of."""
+        return _before(
+            item["metadata"]["resourceVersion"], self.versions.get(objects.key(item), "")
+        )
+
+    def known(self) -> dict[str, str]:
+        """Return what is known by now: versions by key, empty for what was not told by kopf."""
+        return {**dict.fromkeys(self.cache.keys(), ""), **self.versions}
+
+    def lost(self, known: Mapping[str, str], listed: Collection[str]) -> list[str]:
+        """Return the keys that were `known` when a list began, are not in it and as they were."""
+        now = self.known()
+        return [
+            key
+            for key, version in known.items()
+            if key not in listed and now.get(key, "") == version
+        ]
 
     def drop(self, key: str) -> None:
         """Forget one object."""
@@ -122,14 +141,17 @@ class Reconciler:
         while True:
             try:
                 seen: set[str] = set()
+                known = followed.known()
                 async for page in self._api.pages(followed.path):
                     for item in page.get("items") or ():
-                        # Items of a list carry no kind of their own.
-                        seen.add(objects.key(item))
-                        self._put(followed, item)
-                for key in followed.versions.keys() - seen:
+                        key = objects.key(item)
+                        seen.add(key)
+                        told = followed.versions.get(key, "") != known.get(key, "")
+                        if not (told and followed.overtaken(item)):
+                            self._put(followed, item)
+                for key in followed.lost(known, seen):
                     followed.drop(key)
-                followed.cache.retain(seen)
+                followed.cache.retain(set(followed.cache.keys()))
                 followed.cache.heard_at = self._clock.monotonic()
                 self._measured.watched(followed.cache.kind, "listed")
                 return
@@ -211,6 +233,8 @@ class Reconciler:
             kind = event["type"]
             followed.cache.heard_at, followed.told = self._clock.monotonic(), True
             self._measured.watched(followed.cache.kind, (kind or "listed").lower())
+            if followed.overtaken(item):
+                return
             if kind == "DELETED":
                 followed.drop(objects.key(item))
             else:
@@ -242,13 +266,14 @@ class Reconciler:
         """Drop what is no more, read what never came, and judge whether kopf keeps up."""
         now_s = self._clock.monotonic()
         listed: dict[str, str] = {}
+        known = followed.known()
         try:
             async for page in self._api.pages(followed.path, accept=METADATA):
                 for item in page.get("items") or ():
                     listed[objects.key(item)] = item["metadata"]["resourceVersion"]
         except apis.NotFoundError:
             listed = {}
-        for key in followed.versions.keys() - listed.keys():
+        for key in followed.lost(known, listed):
             self._measured.watched(followed.cache.kind, "ghost")
             followed.drop(key)
         for key, version in listed.items():
@@ -282,3 +307,8 @@ class Reconciler:
             ),
             expiration=now + TOKEN_USED if token else None,
         )
+
+
+def _before(version: str, other: str) -> bool:
+    """Say whether a resourceVersion is of before another; what is no number never is."""
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)

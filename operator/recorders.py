@@ -116,7 +116,12 @@ class Recorder:
             # A new leader with an empty store: what it pulled is better than nothing.
             self._kept.learn(self._kept.book, at=self._clock.now())
             return
-        book = await self._call(books.learn, rows)
+        try:
+            book = await self._call(books.learn, rows)
+        except Exception as error:
+            # A mistake of ours about some row, which would be there for the next leader too.
+            log.error("estimates cannot be learned", rows=len(rows), error=repr(error))
+            return
         self._kept.learn(book, at=self._clock.now())
         log.info("learned estimates", rows=len(rows), identities=len(book.entries), forgotten=gone)
 

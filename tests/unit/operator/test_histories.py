@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.fakes import clocks
 from tests.unit.operator import builders
@@ -174,6 +175,35 @@ async def test_a_store_that_hangs_keeps_no_leader_from_ending(
     finally:
         over.set()
     assert {task} == done
+
+
+async def test_rows_that_nothing_can_be_learned_from_end_no_leader(tmp_path: Path) -> None:
+    """They stand in the store, where each leader would meet them."""
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    store = histories.Store(url)
+    store.open(at=AT)
+    store.write([an_attempt(f"n{n}", input_bytes=-1) for n in range(9)])
+    store.close()
+    clock = clocks.Clock(AT)
+    recorder = recorders.Recorder(
+        builders.filled(),
+        estimates.Estimates(),
+        chosen=settings.History(url=url),
+        clock=clock,
+        measured=metrics.Metrics(),
+        group_of=lambda node: "",
+    )
+    with structlog.testing.capture_logs() as said:
+        task = asyncio.ensure_future(recorder.run())
+        for _ in range(50):
+            await clock.advance(1.0)
+            if said:
+                break
+            await asyncio.sleep(0.02)
+    assert "estimates cannot be learned" == said[-1]["event"]
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def a_seen_end(name: str, *, code: int = 0, reason: str = "Completed") -> objects.Seen:

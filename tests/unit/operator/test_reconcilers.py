@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import clocks, clusters
-from tiphys.operator import caches, metrics, reconcilers
+from tiphys.operator import caches, metrics, objects, reconcilers
 
 AT = 1_796_000_000.0
 PATH = "/apis/argoproj.io/v1alpha1/namespaces/genomics/workflowtemplates"
@@ -59,3 +59,53 @@ async def test_what_never_came_is_listed_and_a_deaf_kopf_started_again(
     assert ["genomics/late"] == list(cached.templates)
     assert not cached.templates.current
     assert told is not reconciler._unheard.is_set()
+
+
+@pytest.mark.parametrize("look", ["audit", "_list"])
+async def test_what_comes_while_a_list_is_read_is_newer_than_the_list(
+    audited: Audited, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    """It is no ghost, and what the list says of it changes nothing."""
+    cluster, reconciler, _, cached = audited
+    templates = reconciler.followed[0]
+    templates.put(cluster.put(f"{PATH}/old", {"spec": {"entrypoint": "a"}}))
+    cluster.put(f"{PATH}/gone", {"spec": {}})
+    await reconciler._list(templates)
+    cluster.drop(f"{PATH}/gone")
+    pages = reconciler._api.pages
+
+    async def meanwhile(*given: Any, **named: Any) -> AsyncIterator[Any]:
+        async for page in pages(*given, **named):
+            templates.put(cluster.put(f"{PATH}/new", {"spec": {}}))
+            templates.put(cluster.put(f"{PATH}/old", {"spec": {"entrypoint": "b"}}))
+            cached.templates.put("genomics/read", objects.template(cluster.objects[f"{PATH}/old"]))
+            yield page
+
+    monkeypatch.setattr(reconciler._api, "pages", meanwhile)
+    await getattr(reconciler, look)(templates)
+    assert {"genomics/old", "genomics/new", "genomics/read"} == set(cached.templates)
+    old = cached.templates.get("genomics/old")
+    assert old is not None
+    assert {"entrypoint": "b"} == old.written["spec"]
+    monkeypatch.setattr(reconciler._api, "pages", pages)
+    await reconciler.audit(templates)
+    assert {"genomics/old", "genomics/new"} == set(cached.templates), "kopf never told of the third"
+
+
+async def test_an_event_that_comes_late_changes_nothing(audited: Audited) -> None:
+    """kopf tells of what a list has overtaken; a deletion too, where a namesake is there now."""
+    cluster, reconciler, _, cached = audited
+    templates = reconciler.followed[0]
+    first = cluster.put(f"{PATH}/a", {"spec": {"entrypoint": "a"}})
+    second = cluster.put(f"{PATH}/a", {"spec": {"entrypoint": "b"}})
+    await reconciler._list(templates)
+    told = reconciler._handler(templates)
+    for kind, item, left in (
+        ("MODIFIED", first, ["genomics/a"]),
+        ("DELETED", first, ["genomics/a"]),
+        ("DELETED", second, []),
+    ):
+        await told(event={"type": kind, "object": item})
+        assert left == list(cached.templates)
+        found = cached.templates.get("genomics/a")
+        assert found is None or {"entrypoint": "b"} == found.written["spec"]
