@@ -97,7 +97,7 @@ def bench_demo(
 ) -> None:
     """Measure what Tiphys gains, over loads and seeds; hours on two cores."""
     started = time.monotonic()
-    folder = into or results.REPOSITORY / "build" / "reports"
+    folder = measures.folder(into)
     arms.prepare(LAB, into=folder, data=data)
     chosen = {name: LOADS[name] for name in loads or LOADS}
     asked: dict[str, results.Scalar] = {

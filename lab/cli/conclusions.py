@@ -97,7 +97,17 @@ def _in_words(
         f"the interval is a paired bootstrap over the {found.pairs} workflows of this one run, not "
         "the spread between runs (several seeds: `make bench-demo`)"
     )
-    return ratio, beside, interval
+    if base.run == arm.run:
+        return ratio, beside, interval
+    return (
+        ratio,
+        beside,
+        interval,
+        (
+            f"{base.run} and {arm.run} have names of their own, and with them noise of their own: "
+            "some of the difference is that (docs/results.md)"
+        ),
+    )
 
 
 def _minutes(seconds: float | None) -> str:

@@ -70,7 +70,7 @@ def demo(
 ) -> None:
     """Run the demonstration from start to end; it leaves figures and a page, and no process."""
     started = time.monotonic()
-    folder = into or results.REPOSITORY / "build" / "reports"
+    folder = measures.folder(into)
     arms.prepare(LAB, into=folder, data=data)
     load = arms.Load(
         mix=MIX,

@@ -28,6 +28,7 @@ COMMANDS = {
     "uninstall": ("lab.cli.installs:uninstall", "Take Tiphys out of a lab again."),
     "run": ("lab.cli.runs:run", "Submit a mix of workflows and wait for their end."),
     "measure": ("lab.cli.measures:measure", "Judge a run and write its report."),
+    "compare": ("lab.cli.compares:compare", "Compare two measured runs of one workload."),
     "workload": ("lab.cli.workloads:workload", "Make and look at workloads without running them."),
     "corpus": ("lab.cli.corpus:corpus", "Run Argo's own examples against the lab."),
     "fault": ("lab.cli.faults:fault", "Cause a fault: lost node, slow disk, restarted server."),

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from msgspec import structs
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lab import errors, homes
-from lab.cli import conclusions, options, remedies
+from lab.cli import arms, conclusions, options, remedies
 from lab.reports import figures, measurements, pages, results, sources, tables
 from lab.workloads import packs
 
@@ -24,11 +25,15 @@ into = click.option(
 @click.command()
 @options.lab_name
 @click.option("--run", "run", help="Which run.  [default: the latest of the lab]")
-@click.option("--arm", default="default", show_default=True, help="What the scheduling is called.")
+@click.option(
+    "--arm",
+    help="What the scheduling is called.  [default: `tiphys` where pods were steered by it, else "
+    "`default`]",
+)
 @into
-def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
+def measure(name: str, run: str | None, arm: str | None, into: Path | None) -> None:
     """Judge a run and write its report; works after `lab down` too, until the next `up`."""
-    if not results.NAME_PATTERN.fullmatch(arm):
+    if arm is not None and not results.NAME_PATTERN.fullmatch(arm):
         raise errors.UsageError(
             f"{arm!r} cannot name an arm, since files and figures carry it: use a-z, 0-9, '_', '-'"
         )
@@ -39,7 +44,7 @@ def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
             f"run {known.record.run} is still under way ({ended} of {len(known.record.workflows)} "
             "workflows ended), or was killed: wait for it, or name another with --run"
         )
-    measured = figures.measure(known, arm=arm)
+    measured = _named(figures.measure(known), known, arm=arm)
     json_path, page_path = written(measured, into=into)
     record = known.record
     results_path = results.write(
@@ -60,11 +65,36 @@ def measure(name: str, run: str | None, arm: str, into: Path | None) -> None:
     check(measured)
 
 
+def _named(
+    measured: measurements.Measurement, known: sources.Sources, *, arm: str | None
+) -> measurements.Measurement:
+    """Return a measurement under the name of its arm; raises `UsageError` for a false one."""
+    pods = {(task.namespace, task.pod) for task in measured.tasks}
+    steered = sum(call.steered and (call.namespace, call.name) in pods for call in known.calls)
+    of_run = f"of the {measured.figures.pods_created} pods of run {measured.run}"
+    if arm == arms.DEFAULT.name and steered:
+        raise errors.UsageError(
+            f"{steered} {of_run} were steered by Tiphys, so its arm is not {arm!r}: leave --arm "
+            "away, or choose another name"
+        )
+    if arm == arms.TIPHYS.name and not steered:
+        raise errors.UsageError(
+            f"none {of_run} was steered by Tiphys, so its arm is not {arm!r}: leave --arm away, or "
+            "choose another name (`tiphys status` warns of what is not steered)"
+        )
+    name = arms.TIPHYS.name if steered else arms.DEFAULT.name
+    return structs.replace(measured, arm=arm or name)
+
+
+def folder(into: Path | None) -> Path:
+    """Return where measurements and pages go."""
+    return into or results.REPOSITORY / "build" / "reports"
+
+
 def written(measured: measurements.Measurement, *, into: Path | None) -> tuple[Path, Path]:
     """Write the JSON and the page of one run; returns their paths."""
-    folder = into or results.REPOSITORY / "build" / "reports"
-    json_path = folder / f"{stem(measured)}.json"
-    page_path = folder / f"{stem(measured)}.html"
+    json_path = folder(into) / f"{stem(measured)}.json"
+    page_path = folder(into) / f"{stem(measured)}.html"
     measurements.write(json_path, measured)
     pages.write(page_path, [measured])
     return json_path, page_path
@@ -78,21 +108,21 @@ def stem(measured: measurements.Measurement) -> str:
     return f"{measured.lab}-{measured.run}-{measured.arm}"
 
 
-def show(arms: Sequence[measurements.Measurement]) -> None:
+def show(measured: Sequence[measurements.Measurement]) -> None:
     """Print the headline of each arm, then what is wrong with it."""
     console = Console()
-    if figures.data(arms[0]) == "sample":
+    if figures.data(measured[0]) == "sample":
         console.print(Text(packs.SAMPLE_TITLE, style="bold yellow"), soft_wrap=True)
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column("figure", no_wrap=True)
-    for arm in arms:
+    for arm in measured:
         grid.add_column(arm.arm, justify="right", no_wrap=True)
-    rows = [tables.figure_rows(arm) for arm in arms]
+    rows = [tables.figure_rows(arm) for arm in measured]
     for index, (label, _) in enumerate(rows[0]):
         grid.add_row(label, *(row[index][1] for row in rows))
     console.print(grid)
-    for arm in arms:
-        prefix = f"{arm.arm}: " if len(arms) > 1 else ""
+    for arm in measured:
+        prefix = f"{arm.arm}: " if len(measured) > 1 else ""
         console.print(_verdict(arm, prefix=prefix), soft_wrap=True)
         for problem in arm.problems[: tables.MOST_PROBLEMS]:
             console.print(Text(f"  {problem}", style="red"), soft_wrap=True)

@@ -16,7 +16,9 @@ from lab import errors, homes
 COMPLETE = "ResponseComplete"
 GATED = "gated"
 """Outcome of the admission of a pod that Tiphys means to hold."""
-DECIDED = frozenset({GATED, "placed", "passed", "shadow"})
+SHADOW = "shadow"
+"""Outcome of the admission of a pod that Tiphys only watches."""
+DECIDED = frozenset({GATED, "placed", "passed", SHADOW})
 """Outcomes of an admission that are decisions; with any other a pod came in as without Tiphys."""
 
 
@@ -42,6 +44,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     def decided(self) -> bool:
         """Whether Tiphys decided about the pod that this call created."""
         return self.outcome in DECIDED
+
+    @property
+    def steered(self) -> bool:
+        """Whether what Tiphys decided held for the pod that this call created."""
+        return self.decided and self.outcome != SHADOW
 
     @property
     def accepted(self) -> bool:

@@ -45,7 +45,7 @@ def compare(base: measurements.Measurement, arm: measurements.Measurement) -> Co
         raise errors.RunError(f"no workflow succeeded both by {base.arm} and by {arm.arm}")
     first = np.array([before[key] for key in both])
     second = np.array([after[key] for key in both])
-    names = {(item.namespace, item.name) for item in (*base.workflows, *arm.workflows)}
+    names = {_key(item, of=each) for each in (base, arm) for item in each.workflows}
     return Comparison(
         pairs=len(both),
         left_out=len(names) - len(both),
@@ -55,6 +55,40 @@ def compare(base: measurements.Measurement, arm: measurements.Measurement) -> Co
         mean_wait=_ratio(arm.figures.mean_wait_s, base.figures.mean_wait_s),
         makespan=_ratio(arm.figures.makespan_s, base.figures.makespan_s),
     )
+
+
+def refuse_different(base: measurements.Measurement, arm: measurements.Measurement) -> None:
+    """Raise `UsageError` where two runs are no two arms of one experiment."""
+    facts = [
+        {
+            "mix": each.mix,
+            "seed": each.seed,
+            "workflows": len(each.workflows),
+            "arrivals": each.arrivals,
+            "overload": round(each.overload, 4),
+            "data": "sample" if each.sample else "pack",
+            "cluster": each.cluster,
+            "speed": each.speed,
+        }
+        for each in (base, arm)
+    ]
+    names = " and ".join(f"{each.run} of lab {each.lab!r}" for each in (base, arm))
+    differences = [
+        f"{what} {value} and {facts[1][what]}"
+        for what, value in facts[0].items()
+        if value != facts[1][what]
+    ]
+    if not differences and base.plans_sha256 != arm.plans_sha256:
+        differences = ["other tasks or times of arrival"]
+    if differences:
+        raise errors.UsageError(
+            f"{names} cannot be compared, since they differ in more than the scheduling "
+            f"({'; '.join(differences)}): repeat one with the options of the other"
+        )
+    if base.arm == arm.arm:
+        raise errors.UsageError(
+            f"{names} are both called {arm.arm!r}: measure one of them again with another --arm"
+        )
 
 
 def figures(found: Comparison, *, prefix: str = "ratio") -> dict[str, results.Figure]:
@@ -90,10 +124,16 @@ def _interval(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
 
 def _completions(arm: measurements.Measurement) -> dict[tuple[str, str], float]:
     return {
-        (item.namespace, item.name): item.completion_s
+        _key(item, of=arm): item.completion_s
         for item in arm.workflows
         if item.phase == "Succeeded" and item.completion_s
     }
+
+
+def _key(item: measurements.Workflow, *, of: measurements.Measurement) -> tuple[str, str]:
+    """Return what a workflow is called in every run: without the tag, which a lab has once."""
+    tag = of.run.removeprefix(f"{of.mix}-")
+    return item.namespace, item.name.removeprefix(f"{tag}-")
 
 
 def _ratio(over: float | None, under: float | None) -> float | None:

@@ -29,6 +29,7 @@ def measure(known: sources.Sources, *, arm: str = "default") -> measurements.Mea
         overload=record.overload,
         requested_load=record.requested_load,
         sample=record.sample,
+        plans_sha256=record.plans_sha256,
         outcome=record.outcome,
         speed=record.speed,
         started_at=record.started_at,

@@ -202,6 +202,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     requested_load: float
     sample: bool
     """Whether the repository's small sample stood in for the data pack."""
+    plans_sha256: str
+    """Digest of what was submitted, whatever it was called: equal workloads have equal ones."""
     outcome: str
     speed: float
     started_at: float

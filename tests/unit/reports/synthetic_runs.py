@@ -5,6 +5,8 @@ import heapq
 import itertools
 import random
 
+import msgspec
+
 from lab import catalogs, journals
 from lab.reports import audits, sources
 from lab.workloads import runs
@@ -223,6 +225,17 @@ def too_fast(*, latency_s=0.5, **more):
         a_call(1.0, "create", "pods", "wf-0-align-1", latency_s=latency_s),
     ]
     return a_run(calls=sorted(calls, key=lambda call: call.at), **more)
+
+
+def steered(run, *, outcome="gated"):
+    """Return the sources of a run whose pods Tiphys decided about."""
+    calls = [
+        msgspec.structs.replace(call, outcome=outcome)
+        if (call.verb, call.resource) == ("create", "pods")
+        else call
+        for call in run.calls
+    ]
+    return dataclasses.replace(run, calls=tuple(calls))
 
 
 def samples_of(pods, *, nodes, speed):

@@ -68,8 +68,8 @@ def test_an_invalid_run_is_marked_in_the_table(lab, tmp_path):
 
 def test_a_steered_run_is_repeated_with_tiphys_in_it(lab, tmp_path):
     """A lab begins empty: without these lines the repetition would be one of the other arm."""
-    written_runs.write(lab, a.too_fast())
-    output = measure(tmp_path, "--arm", "tiphys")
+    written_runs.write(lab, a.steered(a.too_fast()))
+    output = measure(tmp_path)
     place = output.index("up -n test --speed 11")
     for line in (
         f"{invocations.lab()} install -n test",
@@ -134,9 +134,37 @@ def test_a_run_under_way_is_not_measured(lab, tmp_path):
 def test_files_are_named_after_the_arm(lab, tmp_path):
     """The lab may be called like the other arm; both arms of one run name lie side by side."""
     measure(tmp_path)
-    measure(tmp_path, "--arm", "tiphys")
+    measure(tmp_path, "--arm", "other")
     names = {path.stem for path in (tmp_path / "results").iterdir()}
-    assert {"test-synthetic-default", "test-synthetic-tiphys"} == names
+    assert {"test-synthetic-default", "test-synthetic-other"} == names
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        ("gated", "tiphys"),
+        ("placed", "tiphys"),
+        ("passed", "tiphys"),
+        ("shadow", "default"),
+        ("failed", "default"),
+        ("", "default"),
+    ],
+)
+def test_an_arm_is_called_after_what_the_record_says(lab, tmp_path, outcome, expected):
+    """A steered run under the name of the default would be compared the wrong way round."""
+    written_runs.write(lab, a.steered(a.a_run(), outcome=outcome))
+    assert f"test-synthetic-{expected}.json" in measure(tmp_path).replace("\n", "")
+
+
+def test_an_arm_that_the_record_contradicts_is_refused(lab, tmp_path):
+    """In both directions, before anything is written; any third name is free."""
+    with pytest.raises(errors.UsageError, match=r"none of the 1 pods .* not 'tiphys': leave --arm"):
+        measure(tmp_path, "--arm", "tiphys")
+    written_runs.write(lab, a.steered(a.a_run()))
+    with pytest.raises(errors.UsageError, match=r"1 of the 1 pods .* not 'default': leave --arm"):
+        measure(tmp_path, "--arm", "default")
+    assert not (tmp_path / "reports").exists()
+    measure(tmp_path, "--arm", "fifo_gates")
 
 
 def test_an_arm_that_cannot_name_files_is_refused(lab, tmp_path):
