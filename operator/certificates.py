@@ -19,7 +19,7 @@ from tiphys.models.domain import errors
 from tiphys.operator import settings
 
 CA, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
-NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
+NEXT = NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
 BACKDATED_S = 300.0
 """A clock that is behind must not refuse what was just made."""
 ORGANISATION = "tiphys.dev"
@@ -46,13 +46,16 @@ def authority(files: Files, at: float, chosen: settings.Certificates) -> dict[st
     if CERTIFICATE not in files or ends_at(files[CERTIFICATE]) <= at:
         pair = _root(at, chosen)
         return {CA: pair.certificate, CERTIFICATE: pair.certificate, KEY: pair.key}
+    _sign_with(files[CERTIFICATE], files.get(KEY, b""))
     found = dict(files)
-    following = files.get(NEXT_CERTIFICATE)
+    following = _following(files)
     if following is not None:
         if at >= _begins_at(following) + BACKDATED_S + chosen.overlap_s:
             found[CERTIFICATE], found[KEY] = following, files[NEXT_KEY]
             del found[NEXT_CERTIFICATE], found[NEXT_KEY]
-    elif due(files[CERTIFICATE], at, chosen):
+    else:
+        found = {name: each for name, each in found.items() if name not in NEXT}
+    if following is None and due(files[CERTIFICATE], at, chosen):
         pair = _root(at, chosen)
         found[NEXT_CERTIFICATE], found[NEXT_KEY] = pair.certificate, pair.key
     roots = [found[CERTIFICATE], *_split(found.get(CA, b""))]
@@ -72,14 +75,17 @@ def leaf(
     name: str,
     hosts: Sequence[str],
 ) -> dict[str, bytes]:
-    """Return what a leaf's Secret shall hold; made anew when due or signed by another root."""
+    """Return what a leaf's Secret shall hold; made anew when due, spoiled or of another root."""
     signer = x509.load_pem_x509_certificate(authority_files[CERTIFICATE])
-    kept = (
-        CERTIFICATE in files
-        and not due(files[CERTIFICATE], at, chosen)
-        and signed_by(files[CERTIFICATE], signer)
-        and set(names(files[CERTIFICATE])) == set(hosts)
-    )
+    try:
+        kept = (
+            CERTIFICATE in files
+            and not due(files[CERTIFICATE], at, chosen)
+            and signed_by(files[CERTIFICATE], signer)
+            and set(names(files[CERTIFICATE])) == set(hosts)
+        )
+    except (errors.InputError, x509.ExtensionNotFound):
+        kept = False  # somebody spoiled it
     if kept:
         return {**files, CA: authority_files[CA]}
     pair = _leaf(authority_files, at, chosen, name=name, hosts=hosts)
@@ -140,9 +146,7 @@ def _leaf(
     hosts: Sequence[str],
 ) -> Pair:
     signer = x509.load_pem_x509_certificate(authority_files[CERTIFICATE])
-    signer_key = serialization.load_pem_private_key(authority_files[KEY], password=None)
-    if not isinstance(signer_key, ec.EllipticCurvePrivateKey):
-        raise errors.InputError("Secret tiphys-ca: tls.key is no elliptic-curve key; delete it")
+    signer_key = _sign_with(authority_files[CERTIFICATE], authority_files[KEY])
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(_named(name), signer.subject, key, at, chosen.leaf_life_s)
     builder = builder.add_extension(
@@ -158,6 +162,32 @@ def _leaf(
     authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key())
     builder = builder.add_extension(authority_key, critical=False)
     return _signed(builder, key, signer_key)
+
+
+def _following(files: Files) -> bytes | None:
+    """Return the root that is to sign next; None where it could not, so that another is made."""
+    certificate = files.get(NEXT_CERTIFICATE)
+    try:
+        if certificate is not None:
+            _sign_with(certificate, files.get(NEXT_KEY, b""))
+    except errors.InputError:
+        return None
+    return certificate
+
+
+def _sign_with(certificate: bytes, key: bytes) -> ec.EllipticCurvePrivateKey:
+    """Return the key of a root that signs.  Raises `InputError` for one that is not its own."""
+    try:
+        found = serialization.load_pem_private_key(key, password=None)
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:
+        raise errors.InputError(
+            f"Secret tiphys-ca: tls.key is no key: {error}; delete it"
+        ) from error
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise errors.InputError("Secret tiphys-ca: tls.key is no elliptic-curve key; delete it")
+    if found.public_key() != _read(certificate).public_key():
+        raise errors.InputError("Secret tiphys-ca: tls.key is not that of tls.crt; delete it")
+    return found
 
 
 def _builder(

@@ -55,7 +55,8 @@ class Keeper:
     ) -> None:
         """`reached` says whether a host and port can be connected to from here.
 
-        `remembered` holds the data of Secrets as this replica knew them before it led.
+        `remembered` holds the data of Secrets as this replica knew them before it led; what cannot
+        be used is not remembered.
         """
         self._api = api
         self._reached = reached
@@ -105,8 +106,9 @@ class Keeper:
             held, files = await self._secret(name)
             ring = keys.read(files.get(keys.RING_FIELD, b'{"keys":[]}'), where=f"Secret {name}")
             wanted = rotations.renewed(ring, self._clock.now(), self._chosen.keys)
+            self._remembered[name] = {keys.RING_FIELD: keys.write(wanted).encode()}
             if wanted != ring or _new(held):
-                await self._write(name, held, {keys.RING_FIELD: keys.write(wanted).encode()})
+                await self._write(name, held, self._remembered[name])
                 log.info("renewed a key ring", ring=name, keys=len(wanted.keys))
             rings[name] = wanted
             public[field] = keys.write(wanted.public())
@@ -124,6 +126,7 @@ class Keeper:
         now, chosen = self._clock.now(), self._chosen.certificates
         held, files = await self._secret(AUTHORITY)
         root = certificates.authority(files, now, chosen)
+        self._remembered[AUTHORITY] = root
         if root != files or _new(held):
             await self._write(AUTHORITY, held, root)
             log.info("renewed the authority", roots=root[certificates.CA].count(b"BEGIN"))
@@ -138,6 +141,7 @@ class Keeper:
                 name=service,
                 hosts=certificates.hosts(service, self._chosen.namespace),
             )
+            self._remembered[name] = leaf
             if leaf != files or _new(held):
                 await self._write(name, held, leaf, kind="kubernetes.io/tls")
                 log.info("renewed a certificate", secret=name)
@@ -212,8 +216,7 @@ class Keeper:
             if files:
                 log.warning("a Secret is gone, writing it back", secret=name)
             return {"metadata": {"name": name, "labels": LABELS}}, files
-        self._remembered[name] = decoded(held)
-        return held, self._remembered[name]
+        return held, decoded(held)
 
     async def _write(
         self, name: str, held: apis.Object, files: certificates.Files, *, kind: str = "Opaque"
@@ -221,7 +224,6 @@ class Keeper:
         data = {field: base64.b64encode(value).decode() for field, value in files.items()}
         path = f"/api/v1/namespaces/{self._chosen.namespace}/secrets"
         await self._put(path, {"type": kind, **held, "data": data})
-        self._remembered[name] = files
 
     async def _put(self, collection: str, body: apis.Object) -> None:
         """Create or replace; the resourceVersion that was read decides a race."""

@@ -97,6 +97,41 @@ def test_a_leaf_stays_while_nothing_is_due() -> None:
     assert ["y"] == certificates.names(other[certificates.CERTIFICATE])
 
 
+@pytest.mark.parametrize("key", [None, b"", b"no PEM", "another"])
+def test_an_authority_that_cannot_sign_is_refused_in_a_sentence(key: bytes | str | None) -> None:
+    """Its key is gone, spoiled or another one's: what it signed would be trusted by nobody."""
+    root = certificates.authority({}, AT, CERTIFICATES)
+    other = certificates.authority({}, AT, CERTIFICATES)[certificates.KEY]
+    spoiled = {**root, certificates.KEY: other if isinstance(key, str) else key}
+    held = {name: value for name, value in spoiled.items() if value is not None}
+    with pytest.raises(errors.InputError, match=r"^Secret tiphys-ca: tls\.key .*; delete it"):
+        certificates.authority(held, AT + DAY_S, CERTIFICATES)
+
+
+@pytest.mark.parametrize("key", [None, b"no PEM"])
+def test_a_following_root_that_could_not_sign_is_made_anew(key: bytes | None) -> None:
+    """The one that signs goes on, and a whole overlap begins again."""
+    root = certificates.authority({}, AT, CERTIFICATES)
+    late = AT + 300 * DAY_S
+    following = certificates.authority(root, late, CERTIFICATES)
+    held = {**following, certificates.NEXT_KEY: key}
+    spoiled = {name: value for name, value in held.items() if value is not None}
+    made = certificates.authority(spoiled, late + DAY_S, CERTIFICATES)
+    assert root[certificates.CERTIFICATE] == made[certificates.CERTIFICATE]
+    assert following[certificates.NEXT_CERTIFICATE] != made[certificates.NEXT_CERTIFICATE]
+    early = {**root, certificates.NEXT_CERTIFICATE: b"no PEM"}
+    assert root == certificates.authority(early, AT + DAY_S, CERTIFICATES)
+
+
+def test_a_leaf_that_somebody_spoiled_is_made_anew() -> None:
+    """No PEM, or a certificate without names."""
+    root = certificates.authority({}, AT, CERTIFICATES)
+    for spoiled in (b"no PEM", root[certificates.CERTIFICATE]):
+        held = {certificates.CERTIFICATE: spoiled, certificates.KEY: b"?"}
+        made = certificates.leaf(held, root, AT, CERTIFICATES, name="x", hosts=HOSTS)
+        assert list(HOSTS) == certificates.names(made[certificates.CERTIFICATE])
+
+
 @pytest.fixture
 async def kept() -> AsyncIterator[tuple[clusters.Cluster, trusts.Keeper, clocks.Clock]]:
     """Return a keeper that leads, on a cluster with the webhook configurations."""
@@ -151,6 +186,24 @@ async def test_a_secret_that_is_deleted_comes_back_as_it_was(
     assert {path: each["data"] for path, each in before.items()} == {
         path: each["data"] for path, each in cluster.objects.items() if "/secrets/" in path
     }
+
+
+@pytest.mark.parametrize("data", [{"tls.key": "AAAA"}, {"tls.crt": "AAAA"}])
+async def test_a_secret_that_is_spoiled_and_deleted_comes_back_as_it_was_before(
+    kept: tuple[clusters.Cluster, trusts.Keeper, clocks.Clock], data: dict[str, str]
+) -> None:
+    """What cannot be used is not remembered, so that to delete it helps, as the sentence says."""
+    cluster, keeper, clock = kept
+    await keeper.once()
+    path = f"{SECRETS}/tiphys-ca"
+    before = cluster.objects[path]
+    cluster.put(path, {**before, "data": {**before["data"], **data}})
+    with pytest.raises(errors.InputError, match="; delete"):
+        await keeper.once()
+    cluster.drop(path)
+    await clock.advance(1.0)
+    await keeper.once()
+    assert before["data"] == cluster.objects[path]["data"]
 
 
 async def test_a_new_leader_writes_back_the_ring_that_its_replica_held(
