@@ -209,10 +209,24 @@ class Api:
         """Patch one object; `content_type` says in which patch language."""
         return await self.call("PATCH", path, body=body, content_type=content_type, params=params)
 
-    async def apply(self, path: str, body: object, *, manager: str = "tiphys") -> Object:
-        """Server-side apply of one object, forced."""
-        params = {"fieldManager": manager, "force": "true"}
-        return await self.patch(path, body, content_type=APPLY_PATCH, params=params)
+    async def apply(
+        self,
+        path: str,
+        body: object,
+        *,
+        manager: str = "tiphys",
+        timeout_s: float | None = None,
+    ) -> Object:
+        """Server-side apply of one object, forced; with `timeout_s` once only."""
+        return await self.call(
+            "PATCH",
+            path,
+            body=body,
+            content_type=APPLY_PATCH,
+            params={"fieldManager": manager, "force": "true"},
+            attempts=None if timeout_s is None else 1,
+            timeout_s=timeout_s,
+        )
 
     async def delete(self, path: str, *, body: object | None = None) -> None:
         """Delete one object; `body` may hold DeleteOptions with preconditions."""

@@ -9,6 +9,7 @@ duration: so it is still before another may start, also when it was paused or cu
 import asyncio
 import contextlib
 import datetime
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -190,7 +191,7 @@ class Election:
         now = _micro(self._clock.now())
         return {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": round(self._chosen.duration_s),
+            "leaseDurationSeconds": _whole_s(self._chosen.duration_s),
             "acquireTime": acquired or now,
             "renewTime": now,
             "leaseTransitions": transitions,
@@ -225,7 +226,9 @@ class Heartbeat:
             while True:
                 try:
                     await self._api.apply(
-                        f"{_leases(self._namespace)}/{self._name}", self._lease(owners)
+                        f"{_leases(self._namespace)}/{self._name}",
+                        self._lease(owners),
+                        timeout_s=self._chosen.renew_s,
                     )
                 except errors.TiphysError as error:
                     log.warning("cannot renew the heartbeat", error=str(error))
@@ -236,7 +239,10 @@ class Heartbeat:
     async def _owners(self) -> list[apis.Object]:
         """Return the pod as owner, so that the Lease of one that was killed is collected."""
         try:
-            pod = await self._api.get(f"/api/v1/namespaces/{self._namespace}/pods/{self._identity}")
+            pod = await self._api.get(
+                f"/api/v1/namespaces/{self._namespace}/pods/{self._identity}",
+                timeout_s=self._chosen.renew_s,
+            )
         except errors.TiphysError:
             return []
         return [
@@ -270,7 +276,7 @@ class Heartbeat:
             },
             "spec": {
                 "holderIdentity": self._identity,
-                "leaseDurationSeconds": round(self._chosen.duration_s),
+                "leaseDurationSeconds": _whole_s(self._chosen.duration_s),
                 "renewTime": _micro(self._clock.now()),
             },
         }
@@ -279,6 +285,11 @@ class Heartbeat:
 def replica_lease(identity: str) -> str:
     """Return the name of a replica's own Lease, `tiphys-operator-<pod>`."""
     return identity if identity.startswith(f"{LEADER}-") else f"{LEADER}-{identity}"
+
+
+def _whole_s(duration_s: float) -> int:
+    """Return what others wait for: at least as long, since the fence is closed only by then."""
+    return math.ceil(duration_s)
 
 
 def _leases(namespace: str) -> str:

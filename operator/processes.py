@@ -244,7 +244,9 @@ async def operate(parts: Parts, stopping: asyncio.Event) -> None:
             parts.api,
             namespace=parts.chosen.namespace,
             identity=parts.identity,
-            address=f"{listen.host}:{decisions_port}",
+            address=f"[{listen.host}]:{decisions_port}"
+            if ":" in listen.host
+            else f"{listen.host}:{decisions_port}",
             chosen=parts.chosen.lease,
             clock=parts.clock,
         )

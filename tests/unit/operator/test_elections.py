@@ -161,6 +161,47 @@ async def test_each_leadership_has_a_term_of_its_own(
     await second.stop()
 
 
+@pytest.mark.parametrize(("duration_s", "written"), [(0.5, 1), (2.0, 2), (8.4, 9)])
+async def test_others_wait_for_no_less_than_the_lease_was_made_for(
+    cluster: tuple[clusters.Cluster, apis.Api], duration_s: float, written: int
+) -> None:
+    """Kubernetes counts whole seconds; rounded down, another would start before the fence."""
+    clock = clocks.Clock()
+    chosen = settings.Lease(duration_s=duration_s, renew_s=0.1, fence_s=duration_s - 0.1)
+    first = elections.Election(
+        cluster[1], namespace="tiphys-system", identity="a", chosen=chosen, clock=clock
+    )
+    assert await first._try()
+    assert written == cluster[0].objects[LEASE]["spec"]["leaseDurationSeconds"]
+
+
+async def test_a_heartbeat_that_is_not_answered_is_given_up_for_the_next(
+    cluster: tuple[clusters.Cluster, apis.Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One connection that hangs must not make a replica look dead."""
+    clock, asked = clocks.Clock(), list[tuple[str, float | None, int | None]]()
+    call = cluster[1].call
+
+    async def watched(method: str, path: str, **options: Any) -> apis.Object:
+        asked.append((method, options.get("timeout_s"), options.get("attempts")))
+        return await call(method, path, **options)
+
+    monkeypatch.setattr(cluster[1], "call", watched)
+    beat = elections.Heartbeat(
+        cluster[1],
+        namespace="tiphys-system",
+        identity="x",
+        address="10.0.0.1:9443",
+        chosen=settings.Lease(),
+        clock=clock,
+    )
+    task = asyncio.ensure_future(beat.run())
+    await clock.advance(1.0)
+    assert [("GET", 2.0, 1), ("PATCH", 2.0, 1)] == asked
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_heartbeat_says_where_the_replica_answers_and_goes_with_it(
     cluster: tuple[clusters.Cluster, apis.Api],
 ) -> None:
