@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import kopf
 import pytest
 
 from tests.fakes import clocks, clusters
@@ -30,6 +31,14 @@ async def audited() -> AsyncIterator[Audited]:
         for followed in made.followed:
             await made._list(followed)
         yield cluster, made, clock, cached
+
+
+def test_kopf_copies_and_keeps_nothing_of_what_it_shows() -> None:
+    """An event handler needs no difference to what was before."""
+    body = kopf.Body({"metadata": {"name": "a"}, "spec": {"templates": [{}] * 100}})
+    storage = reconcilers.NoDiffs()
+    assert {} == storage.build(body=body, extra_fields=None)
+    assert storage.fetch(body=body) is None
 
 
 async def test_what_kopf_forgot_is_dropped(audited: Audited) -> None:
