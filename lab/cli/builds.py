@@ -18,7 +18,8 @@ OPTIONAL = ("kubectl", "argo", "helm")
     is_flag=True,
     help="Build nothing: delete what no version that this checkout knows would use.",
 )
-def build(what: tuple[str, ...], kubernetes: str, prune: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="With --prune: say what, and delete nothing.")
+def build(what: tuple[str, ...], kubernetes: str, prune: bool, dry_run: bool) -> None:
     """Build the programs of a lab into the cache and print their paths.
 
     Without an argument: what `up` needs. `kubectl`, `argo` and `helm` are the command lines of
@@ -26,8 +27,10 @@ def build(what: tuple[str, ...], kubernetes: str, prune: bool) -> None:
     again.
     """
     if prune:
-        _prune(what)
+        _prune(what, dry_run=dry_run)
         return
+    if dry_run:
+        raise errors.UsageError("--dry-run goes with --prune: what is there is never built again")
     wanted = set(OPTIONAL) if "all" in what else set(what)
     servers = not what or "all" in what
     targets = [
@@ -42,15 +45,29 @@ def build(what: tuple[str, ...], kubernetes: str, prune: bool) -> None:
         click.echo(target.path)
 
 
-def _prune(what: tuple[str, ...]) -> None:
-    """Delete from the cache what is not needed, and say what and how much that was."""
+def _prune(what: tuple[str, ...], *, dry_run: bool) -> None:
+    """Say what of the cache is not needed and how much that is, then delete it."""
     if what:
         raise errors.UsageError(f"--prune and {what[0]!r} do not go together: say one of the two")
+    leftovers = caches.leftovers()
+    for leftover in leftovers:
+        click.echo(f"not used by this checkout: {leftover.path} ({_mib(leftover.size_bytes)})")
+    whole_bytes = sum(leftover.size_bytes for leftover in leftovers)
+    click.echo(
+        f"{_mib(whole_bytes)} in {homes.cache_root()} that no version which this checkout knows "
+        "would use; another checkout that does would build it again"
+    )
+    if dry_run:
+        return
     freed_bytes = 0
-    for leftover in caches.leftovers():
+    for leftover in leftovers:
         if caches.remove(leftover):
             freed_bytes += leftover.size_bytes
-            click.echo(f"deleted {leftover.path} ({leftover.size_bytes / 2**20:.0f} MiB)")
+            click.echo(f"deleted {leftover.path} ({_mib(leftover.size_bytes)})")
         else:
             click.echo(f"kept {leftover.path}: a build is at work there")
-    click.echo(f"{freed_bytes / 2**20:.0f} MiB freed in {homes.cache_root()}")
+    click.echo(f"{_mib(freed_bytes)} freed in {homes.cache_root()}")
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MiB"

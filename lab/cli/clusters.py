@@ -11,7 +11,7 @@ from msgspec import structs
 
 from lab import apis, catalogs, errors, homes, invocations
 from lab.cli import displays, options, tables
-from lab.controlplane import children, components, labs, reviews, states
+from lab.controlplane import caches, children, components, labs, reviews, states
 
 ANSWER_WITHIN_S = 10.0
 LOG_BYTES = 4 * 2**20
@@ -91,14 +91,31 @@ def up(
 @click.command()
 @options.lab_name
 @click.option("--purge", is_flag=True, help="Delete the lab's logs and records as well.")
-def down(name: str, purge: bool) -> None:
-    """End a lab and everything that it started."""
+@click.pass_context
+def down(ctx: click.Context, name: str, purge: bool) -> None:
+    """End a lab and everything that it started.
+
+    Of a lab that is down already this says so, and of one that was never there; where you named
+    that one it is an error.
+    """
     home = homes.home(name)
-    known = home.root.is_dir()
-    outcome = labs.down(home, purge=purge, tell=_tell)
-    others = [] if known else states.running()
-    more = f"; there is no such lab, those that run are {', '.join(others)}" if others else ""
-    click.echo(f"lab {name!r} {outcome}{more}")
+    # Asked after the wait for an `up` at work, which has no home while it builds.
+    outcome = labs.down(home, tell=_tell)
+    if outcome is labs.Outcome.WAS_DOWN and not home.root.is_dir():
+        there = ", ".join(homes.names()) or "none"
+        said = f"there is no lab {name!r} in {homes.labs_root()} (there: {there})"
+        if ctx.get_parameter_source("name") is core.ParameterSource.DEFAULT:
+            click.echo(f"{said}: nothing to end")
+            return
+        raise errors.UsageError(f"{said}: name one of these, or leave --name away")
+    click.echo(f"lab {name!r} {outcome}")
+    if purge:
+        size_bytes = caches.size_bytes(home.root)
+        labs.down(home, purge=True, tell=_tell)
+        click.echo(
+            f"deleted {home.root} ({size_bytes / 2**20:.1f} MiB: its logs, records, certificates "
+            "and data)"
+        )
 
 
 @click.command()

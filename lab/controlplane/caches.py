@@ -32,7 +32,7 @@ def leftovers() -> list[Leftover]:
     known = tools.known()
     needed = {root / tool.key(toolchains.find(tool).version) for tool in known} | _run_with()
     there = {path for tool in known for path in root.glob(f"{tool.name}-v*") if path.is_dir()}
-    return [Leftover(path=path, size_bytes=_size_bytes(path)) for path in sorted(there - needed)]
+    return [Leftover(path=path, size_bytes=size_bytes(path)) for path in sorted(there - needed)]
 
 
 def remove(leftover: Leftover) -> bool:
@@ -60,6 +60,6 @@ def _run_with() -> set[Path]:
     return found
 
 
-def _size_bytes(folder: Path) -> int:
+def size_bytes(folder: Path) -> int:
     """Return what a folder takes on the disk."""
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))

@@ -57,9 +57,26 @@ def test_what_no_version_uses_is_deleted_and_said(
     assert 0 == groups.run(["build", "--prune"])
 
     said = capsys.readouterr().out
+    listed = f"not used by this checkout: {cache}/thing-v0-aaaa (2 MiB)"
+    assert said.index(listed) < said.index("deleted ")
     assert f"deleted {cache}/thing-v0-aaaa (2 MiB)" in said
     assert f"2 MiB freed in {cache.parent}" in said
     assert ["stranger-v1", "thing-v1"] == names(cache)
+
+
+def test_a_dry_run_says_the_same_and_deletes_nothing(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever shares the cache with another checkout may want to see it first."""
+    assert 0 == groups.run(["build", "--prune", "--dry-run"])
+
+    said = capsys.readouterr().out
+    assert f"not used by this checkout: {cache}/thing-v0-aaaa (2 MiB)" in said
+    assert f"2 MiB in {cache.parent} that no version" in said
+    assert "deleted" not in said
+    assert ["stranger-v1", "thing-v0", "thing-v1"] == names(cache)
+    assert 2 == groups.run(["build", "--dry-run"])
+    assert "--dry-run goes with --prune" in capsys.readouterr().err
 
 
 def test_what_a_build_is_at_work_in_is_kept(

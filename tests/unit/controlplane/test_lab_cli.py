@@ -119,10 +119,28 @@ def test_taking_down_what_is_down_is_no_error(tmp_path: Path) -> None:
     """A person who is not sure may simply say it."""
     result = CliRunner().invoke(groups.main, ["down"], env={"TIPHYS_LAB_HOME": str(tmp_path)})
 
-    assert (0, "lab 'default' was down\n") == (result.exit_code, result.output)
+    said = f"there is no lab 'default' in {tmp_path} (there: none): nothing to end\n"
+    assert (0, said) == (result.exit_code, result.output)
 
 
-def test_a_mistyped_name_is_answered_with_the_labs_that_run(
+def test_a_purge_says_what_it_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second one names a lab that is not there any more."""
+    monkeypatch.setenv("TIPHYS_LAB_HOME", str(tmp_path))
+    homes.home("a").root.mkdir()
+    (homes.home("a").root / "audit.log").write_bytes(b"x" * 2**21)
+
+    assert 0 == groups.run(["down", "-n", "a", "--purge"])
+    assert [
+        "lab 'a' was down",
+        f"deleted {tmp_path}/a (2.0 MiB: its logs, records, certificates and data)",
+    ] == capsys.readouterr().out.splitlines()
+    assert not homes.home("a").root.exists()
+    assert 2 == groups.run(["down", "-n", "a", "--purge"])
+
+
+def test_a_mistyped_name_is_answered_with_the_labs_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And a lab that was there is not told to be a mistake when it is down."""
@@ -138,12 +156,14 @@ def test_a_mistyped_name_is_answered_with_the_labs_that_run(
     said = capsys.readouterr().err.splitlines()
     assert all(line.endswith(", or name one that runs: default") for line in said)
 
-    assert 0 == groups.run(["down", "-n", "defalt"])
-    assert 0 == groups.run(["down", "-n", "down"])
-    assert [
-        "lab 'defalt' was down; there is no such lab, those that run are default",
-        "lab 'down' was down",
-    ] == capsys.readouterr().out.splitlines()
+    assert errors.UsageError.exit_code == groups.run(["down", "-n", "defalt"])
+    assert (
+        f"error: there is no lab 'defalt' in {tmp_path} (there: default, down, old): name one of "
+        "these, or leave --name away\n" == capsys.readouterr().err
+    )
+    for _ in range(2):
+        assert 0 == groups.run(["down", "-n", "down"])
+    assert ["lab 'down' was down"] * 2 == capsys.readouterr().out.splitlines()
 
 
 def test_the_help_of_up_names_what_may_be_chosen() -> None:
