@@ -17,6 +17,8 @@ JSON_PATCH = "application/json-patch+json"
 BRIEF = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """Asks for an answer with the object's metadata alone."""
 TIMEOUT_S = 8.0
+LONGEST_ANSWER = 8 * 2**20
+"""Bytes; read, they take five times as many. One object has 3 MiB at most."""
 
 
 class Login(Protocol):
@@ -42,6 +44,10 @@ class CallError(errors.TiphysError):
         self.status = status
 
 
+class TooLongError(errors.UnavailableError):
+    """An answer has more bytes than are taken: ask for less at a time."""
+
+
 class Api:
     """A client whose threads keep a connection each."""
 
@@ -51,7 +57,7 @@ class Api:
         self._local = threading.local()
 
     def get(self, path: str, *, params: Mapping[str, str] | None = None) -> Object:
-        """Read an object or a list."""
+        """Read an object or a list; raises `TooLongError` too."""
         query = f"?{urllib.parse.urlencode(params)}" if params else ""
         return self._call("GET", f"{path}{query}", None)
 
@@ -72,7 +78,7 @@ class Api:
             try:
                 connection.request(method, path, body=body, headers=headers)
                 response = connection.getresponse()
-                answer = response.read()
+                answer = response.read(LONGEST_ANSWER + 1)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 # A kept connection may have been closed meanwhile; a new one that fails says more.
@@ -81,9 +87,16 @@ class Api:
                 ):
                     raise errors.UnavailableError(f"{method} {path}: {error!r}") from error
                 continue
+            if len(answer) > LONGEST_ANSWER:
+                connection.close()
+                raise TooLongError(f"{method} {path}: more than {LONGEST_ANSWER} bytes")
             if response.status >= 300:
                 raise CallError(response.status, f"{method} {path}: {_said(answer)}")
-            decoded: Object = json.loads(answer)
+            try:
+                decoded: Object = json.loads(answer)
+            except ValueError as error:
+                # Cut off, or by somebody who stands in between.
+                raise errors.UnavailableError(f"{method} {path}: no JSON ({error})") from error
             return decoded
         raise AssertionError("unreachable: the second try returns or raises")
 

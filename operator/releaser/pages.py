@@ -1,11 +1,14 @@
 """/healthz, /readyz and /metrics of the releaser on plain HTTP, in a thread."""
 
 import http.server
+import socket
 import threading
 import time
 from collections.abc import Callable
 
 Answer = tuple[int, str]
+PATIENCE_S = 5.0
+"""Who asks nothing for so long is cut off: each connection takes a thread."""
 
 
 class State:
@@ -52,10 +55,17 @@ class State:
         return "\n".join(lines) + "\n"
 
 
+def family(host: str) -> socket.AddressFamily:
+    """Return what kind of address `host` is; a pod may have one of IPv6 alone."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def serve(answer: Callable[[str], Answer], host: str, port: int) -> http.server.ThreadingHTTPServer:
     """Serve in a thread of its own; the caller shuts it down."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = PATIENCE_S
+
         def do_GET(self) -> None:
             status, text = answer(self.path.partition("?")[0])
             body = text.encode()
@@ -68,7 +78,10 @@ def serve(answer: Callable[[str], Answer], host: str, port: int) -> http.server.
         def log_message(self, format: str, *arguments: object) -> None:
             """Probes are no news."""
 
-    server = http.server.ThreadingHTTPServer((host, port), Handler)
-    server.daemon_threads = True
+    class Server(http.server.ThreadingHTTPServer):
+        address_family = family(host)
+        daemon_threads = True
+
+    server = Server((host, port), Handler)
     threading.Thread(target=server.serve_forever, name="pages", daemon=True).start()
     return server

@@ -89,23 +89,38 @@ class Releaser:
         self._opener.close()
 
     def once(self) -> int:
-        """Do it once, for the CronJob; return the exit code."""
+        """Do it once, for the CronJob; return the exit code.
+
+        What fails is tried again while there is time, since the next run is a minute away. Switched
+        off, it also looks so long for pods that were admitted a moment ago.
+        """
+        judged_s = self._chosen.leaderless_s + 2 * self._chosen.look_s
+        end = time.monotonic() + (self._chosen.dead_after_s if self._disabled else judged_s)
+        code: int | None
         try:
-            if not self._opener.find():
-                return 0
-            end = time.monotonic() + self._chosen.leaderless_s + 2 * self._chosen.look_s
-            while self.look().alive and not self._judge.proven:
-                if self.stopping.wait(self._chosen.look_s) or time.monotonic() > end:
-                    break
-            if self._verdict.alive:
-                _log("an operator lives", why=self._verdict.why)
-                return 0
-            return 0 if self._open() else 1
-        except (errors.UnavailableError, connections.CallError) as error:
-            _log("no answer", error=str(error))
-            return 3
+            while True:
+                try:
+                    code = self._round()
+                except (errors.UnavailableError, connections.CallError, ValueError) as error:
+                    _log("no answer", error=str(error))
+                    code = 3
+                if code == 0 and not self._disabled:
+                    return 0
+                if time.monotonic() > end or self.stopping.wait(self._chosen.look_s):
+                    return code or 0
         finally:
             self._opener.close()
+
+    def _round(self) -> int | None:
+        """Judge, and open if nobody lives; return the exit code so far, None while undecided."""
+        if not self._opener.gated and not self._opener.find():
+            return 0
+        if not self.look().alive:
+            return 0 if self._open() else 1
+        if not self._judge.proven:
+            return None
+        _log("an operator lives", why=self._verdict.why)
+        return 0
 
     def _open(self) -> bool:
         """Open all gates while nobody lives; say whether none is left."""
