@@ -109,7 +109,7 @@ MAY_NOT = {
             "patch",
             "admissionregistration.k8s.io/validatingadmissionpolicies",
             "",
-            "tiphys-decisions",
+            "tiphys-pods",
         ),
         ("patch", "rbac.authorization.k8s.io/clusterroles", "", "tiphys-operator"),
         ("create", "serviceaccounts/token", SYSTEM, "tiphys-webhook"),
