@@ -78,6 +78,10 @@ class Masks:
         self._kept: dict[Signature, Bools] = {}
         self._kinds, self._kind_of = _kinds(nodes)
 
+    def forget(self) -> None:
+        """Forget the answers, which are one for each way to ask."""
+        self._kept.clear()
+
     def signature(self, waiting: snapshots.Waiting) -> Signature:
         """Return what decides where a pod may run."""
         if not self._rules:

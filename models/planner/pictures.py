@@ -140,6 +140,7 @@ class Picture:
                 room.node.allocatable.cpu_m / 1000 / factors.get(room.group, 1.0)
                 for room in self.rooms
             )
+        self.speeds.bound()
         if self._groups is not snapshot.groups:
             self._groups = snapshot.groups
             self.selectors = {group.name: group for group in snapshot.groups}
@@ -178,6 +179,7 @@ class Picture:
     def _forget(self) -> None:
         for kept in (self._moulds, self._reaches, self._pods, self._labels, self._moulded):
             kept.clear()
+        self.masks.forget()
 
     def _read(self, place: int, room: snapshots.Room) -> None:
         self.free[place] = self.resources.row(room.free)

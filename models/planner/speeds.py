@@ -5,7 +5,7 @@ sensors say.  A sensor that is missing costs nothing.  Multipliers are of run ti
 is a smaller number and all of them compare with a wait in seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ SPLIT_ROOTS = 0.4
 DISTANCE_COST = 0.01
 """Added part of run time for each step away from siblings and inputs: rack 1, zone 2, else 3."""
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+MOST_KEPT = 512
+"""Pods differ in who is near them, and each of these is a number for every node."""
 _RACK = "topology.kubernetes.io/rack"
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -60,7 +62,16 @@ class Speeds:
         self._pressed = np.array(
             [1.0 + MBPI_COST * max(0.0, (room.node.mbpi or 0.0) - MBPI_LIMIT) for room in rooms]
         )
+        labels = [dict(room.node.labels) for room in rooms]
+        self._racks = _numbered([each.get(_RACK) for each in labels])
+        self._zones = _numbered([each.get(_ZONE) for each in labels])
+        self._place = {room.node.name: number for number, room in enumerate(rooms)}
         self._kept: dict[object, boards.Floats] = {}
+
+    def bound(self) -> None:
+        """Forget what was made where that is much; to be called between ticks."""
+        if len(self._kept) > MOST_KEPT:
+            self._kept.clear()
 
     def of(self, waiting: snapshots.Waiting) -> boards.Floats:
         """Return [N] run time over that at speed 1; the caller must not change it."""
@@ -98,25 +109,27 @@ class Speeds:
         return np.asarray(times)
 
     def _distances(self, near: Sequence[str]) -> boards.Floats:
-        places = {room.node.name: dict(room.node.labels) for room in self._rooms}
-        known = [(name, places[name]) for name in near if name in places]
+        """Return [N] mean steps to the nodes that are near: same host 0, rack 1, zone 2, else 3."""
+        known = [self._place[name] for name in near if name in self._place]
         if not known:
             return np.zeros(len(self._rooms))
-        return np.array(
-            [
-                sum(_steps(room.node.name, places[room.node.name], *other) for other in known)
-                / len(known)
-                for room in self._rooms
-            ]
-        )
+        steps = np.zeros(len(self._rooms))
+        pairs = np.stack((self._racks[known], self._zones[known]), axis=1)
+        for (rack, zone), count in zip(*np.unique(pairs, axis=0, return_counts=True), strict=True):
+            away = np.where((self._zones == zone) & (zone >= 0), 2.0, 3.0)
+            steps += count * np.where((self._racks == rack) & (rack >= 0), 1.0, away)
+        # On its own host a sibling is no step away.
+        for place in known:
+            steps[place] -= self._own(place)
+        return steps / len(known)
+
+    def _own(self, place: int) -> float:
+        """Return the steps that were counted from a node to itself."""
+        return 1.0 if self._racks[place] >= 0 else 2.0 if self._zones[place] >= 0 else 3.0
 
 
-def _steps(
-    name: str, labels: Mapping[str, str], other: str, other_labels: Mapping[str, str]
-) -> int:
-    if name == other:
-        return 0
-    for steps, key in ((1, _RACK), (2, _ZONE)):
-        if key in labels and labels[key] == other_labels.get(key):
-            return steps
-    return 3
+def _numbered(values: Sequence[str | None]) -> npt.NDArray[np.int64]:
+    """Return [N] a number for each value that is there, the same for the same; -1 for None."""
+    numbers: dict[str | None, int] = {None: -1}
+    found = [numbers.setdefault(value, len(numbers)) for value in values]
+    return np.array(found, dtype=np.int64)
