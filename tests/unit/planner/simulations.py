@@ -235,7 +235,7 @@ class Simulation:
         """Run to the end of all workflows."""
         for run in self.runs:
             for task in reversed(run.tasks):
-                task.estimate = self.book.estimate(task.identity)
+                task.estimate = self.estimate(task)
                 task.factors = self.book.factors(task.identity)
             self._paths(run)
             self._at(run.arrival_s, "arrive", run)
@@ -255,6 +255,10 @@ class Simulation:
             waits_s=tuple(self.waits),
             forced=self.forced / max(self.released, 1),
         )
+
+    def estimate(self, task: Task) -> snapshots.Estimate:
+        """Return what the planner is told of a task's run time."""
+        return self.book.estimate(task.identity)
 
     def _at(self, time: float, kind: str, what: object) -> None:
         heapq.heappush(self.events, (time, next(self.numbers), kind, what))
