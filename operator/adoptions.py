@@ -82,12 +82,14 @@ class Adopter:
         *,
         assume_s: float,
         now: Callable[[], float],
+        monotonic: Callable[[], float],
     ) -> None:
         self._caches = cached
         self._assumed = assumed
         self._words = words
         self._assume_s = assume_s
         self._now = now
+        self._monotonic = monotonic
         self._met: dict[str, None] = {}
 
     def meet(self, seen: objects.Seen) -> None:
@@ -119,15 +121,15 @@ class Adopter:
                 if self._early(seen.pod, now):
                     self._met[key] = None
                 continue
-            expires_at = min(stamp.issued_at, now) + self._assume_s
+            left_s = min(stamp.issued_at, now) + self._assume_s - now
             node = _node(seen.pod, stamp.placement, rooms())
-            if node and expires_at > now:
+            if node and left_s > 0:
                 self._assumed.assume(
                     assumptions.Assumed(
                         pod=key,
                         node=node,
                         requests=seen.pod.requests,
-                        expires_at=expires_at,
+                        expires_at=self._monotonic() + left_s,
                         uid=seen.pod.uid,
                     )
                 )
@@ -137,7 +139,7 @@ class Adopter:
     def _early(self, pod: pods.Pod, now: float) -> bool:
         """Say whether a pod's Workflow may still be on its way into the cache."""
         known = self._caches.workflows.of_uid(pod.workflow_uid) is not None
-        return not known and now - pod.created_at < EARLY_S
+        return not known and abs(now - pod.created_at) < EARLY_S
 
     def rebalance(self, rooms: tuple[snapshots.Room, ...]) -> int:
         """Move assumptions from hosts that are overfull to others of their group; return how many.
@@ -267,9 +269,9 @@ def _node(pod: pods.Pod, placement: decisions.Placement, rooms: tuple[snapshots.
     second = ""
     start = random.randrange(len(rooms)) if rooms else 0
     for room in _from(rooms, start):
-        labels = dict(room.node.labels)
         if not room.node.schedulable or not pod.requests.fits(room.free):
             continue
+        labels = dict(room.node.labels)
         if any(labels.get(key) != value for key, value in wanted.items()):
             continue
         if all(labels.get(key) == value for key, value in placement.selector):

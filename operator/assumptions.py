@@ -19,7 +19,7 @@ class Assumed:
     node: str
     requests: amounts.Amounts
     expires_at: float
-    """Unix seconds."""
+    """Monotonic second: a date that is set right gives no room away, nor keeps any."""
     ends_at: float | None = None
     """Estimated end of its run, unix seconds."""
     uid: str = ""
@@ -29,8 +29,8 @@ class Assumed:
 class Assumptions:
     """What this process decided that the cluster does not show yet."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
         self._kept: dict[str, Assumed] = {}
         self._by_node: dict[str, set[str]] = {}
         self._touched: set[str] = set()
@@ -68,7 +68,7 @@ class Assumptions:
 
     def expire(self) -> tuple[Assumed, ...]:
         """Forget what is overdue and return it."""
-        now = self._clock()
+        now = self._monotonic()
         if now < self._soonest:
             return ()
         overdue = tuple(known for known in self._kept.values() if known.expires_at <= now)

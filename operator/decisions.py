@@ -167,6 +167,9 @@ class Decider:
             name = chosen.choices.name
             off = f"policy {name} is Off" if name else "no policy is for this namespace"
             return _passed(blank, off)
+        if not question.dry_run and self._caches.pods.get(pod.key) is None:
+            # Promised to an earlier try to create it, which did not come through.
+            self._assumed.forget(pod.key)
         picture = self._pictured.current()
         known = dataclasses.replace(
             blank,
@@ -185,7 +188,7 @@ class Decider:
         waiting = self._pictured.waiting(seen)
         answer = self._planner.admit(picture, waiting, chosen.ranker, chosen.choices)
         if isinstance(answer, plans.Release):
-            decided = self._placed(known, question, pod, answer, picture)
+            decided = self._placed(known, question, pod, answer)
         else:
             decided = self._held(known, waiting, answer)
         if chosen.note:
@@ -202,7 +205,6 @@ class Decider:
         question: Question,
         pod: pods.Pod,
         answer: plans.Release,
-        picture: snapshots.Snapshot,
     ) -> decisions.Decision:
         if answer.node and not question.dry_run:
             self._assumed.assume(
@@ -210,7 +212,7 @@ class Decider:
                     pod=pod.key,
                     node=answer.node,
                     requests=pod.requests,
-                    expires_at=picture.at + self._limits.assume_s,
+                    expires_at=self._clock.monotonic() + self._limits.assume_s,
                     ends_at=answer.ends_at,
                 )
             )

@@ -165,7 +165,7 @@ class Departures:
                     pod=seen.pod.key,
                     node=release.node,
                     requests=seen.pod.requests,
-                    expires_at=self._clock.now() + self._assume_s,
+                    expires_at=self._clock.monotonic() + self._assume_s,
                     ends_at=release.ends_at,
                     uid=seen.pod.uid,
                 )

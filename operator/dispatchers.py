@@ -89,7 +89,12 @@ class Dispatcher:
         self._planning = plannings.Planning(chosen.most_per_tick)
         words = adoptions.Words(cached, ring=lambda: trust.ring)
         self._adopter = adoptions.Adopter(
-            cached, assumed, words, assume_s=chosen.assume_s, now=clock.now
+            cached,
+            assumed,
+            words,
+            assume_s=chosen.assume_s,
+            now=clock.now,
+            monotonic=clock.monotonic,
         )
         self.events = events.Recorder(
             api, clock=clock, counted=counted, per_second=chosen.events_per_second

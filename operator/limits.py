@@ -9,8 +9,10 @@ from tiphys.models.domain import amounts
 Object = Mapping[str, Any]
 TIGHT = 0.8
 """Share of a quota from which on gated pods would keep better ones from existing."""
-POD_RESOURCES = frozenset({"cpu", "memory", "pods", "limits.cpu", "limits.memory"})
+POD_RESOURCES = frozenset({"cpu", "memory", "pods", "count/pods", "limits.cpu", "limits.memory"})
 """Names in a ResourceQuota that a pod is charged for, beside `requests.…`."""
+CLAIMED = "requests.storage"
+"""The one of those that claims for volumes are charged for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class Quota:
         return any(
             most > 0 and used.get(name, 0) >= TIGHT * most
             for name, most in self.hard
-            if name in POD_RESOURCES or name.startswith("requests.")
+            if name in POD_RESOURCES or (name.startswith("requests.") and name != CLAIMED)
         )
 
 

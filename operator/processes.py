@@ -98,7 +98,7 @@ def assemble(
 ) -> Parts:
     """Wire the parts of a replica; nothing runs yet."""
     cached = caches.Caches()
-    assumed = assumptions.Assumptions(clock.now)
+    assumed = assumptions.Assumptions(clock.monotonic)
     kept = estimates.Estimates()
     pictured = snapshots.Snapshots(
         cached, assumed, clock=clock.now, monotonic=clock.monotonic, estimates=kept

@@ -238,6 +238,9 @@ class Snapshots:
                 self._regroup = True
         elif change.kind is caches.Kind.QUOTAS:
             self._tight = None
+        elif change.kind is caches.Kind.NAMESPACES and change.after is None:
+            if self._used.get(change.key) == amounts.NOTHING:
+                del self._used[change.key]
         elif change.kind is caches.Kind.WORKFLOWS:
             for run in (change.before, change.after):
                 if isinstance(run, objects.Run):
@@ -387,10 +390,17 @@ class Snapshots:
         return tuple(sorted({seen.pod.node for seen in known.of_workflow(uid)} - {""}))
 
     def _tenants(self) -> tuple[tuple[str, float, float], ...]:
-        """Return weight and dominant share of each namespace that runs or ran workflows."""
+        """Return weight and dominant share of each namespace that runs or ran workflows.
+
+        What was promised counts as well: a burst is released long before its first pod is bound.
+        """
+        taken = dict(self._used)
+        for promised in self._assumed:
+            name = promised.pod.partition("/")[0]
+            taken[name] = taken.get(name, amounts.NOTHING) + promised.requests
         return tuple(
             (name, self._choices.weight(name), self._dominant(used))
-            for name, used in sorted(self._used.items())
+            for name, used in sorted(taken.items())
         )
 
     def _dominant(self, taken: amounts.Amounts) -> float:

@@ -113,8 +113,15 @@ def an_adopter(
     cached: caches.Caches, clock: builders.Clock
 ) -> tuple[adoptions.Adopter, assumptions.Assumptions]:
     """What adopts into an empty book."""
-    assumed = assumptions.Assumptions(clock.now)
-    adopter = adoptions.Adopter(cached, assumed, a_judge(cached), assume_s=30.0, now=clock.now)
+    assumed = assumptions.Assumptions(clock.monotonic)
+    adopter = adoptions.Adopter(
+        cached,
+        assumed,
+        a_judge(cached),
+        assume_s=30.0,
+        now=clock.now,
+        monotonic=clock.monotonic,
+    )
     return adopter, assumed
 
 

@@ -95,7 +95,7 @@ class Scene:
         self.cached = built.filled(*nodes)
         for cache in self.cached.all:
             cache.heard_at = self.clock.monotonic()
-        self.assumed = assumptions.Assumptions(self.clock.now)
+        self.assumed = assumptions.Assumptions(self.clock.monotonic)
         pictured = snapshots.Snapshots(
             self.cached, self.assumed, clock=self.clock.now, monotonic=self.clock.monotonic
         )

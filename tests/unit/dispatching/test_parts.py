@@ -238,7 +238,7 @@ def a_recovery(
 ) -> recoveries.Recovery:
     """Return what gives pods back, at a moment."""
     clock = builders.Clock(at)
-    assumed = assumptions.Assumptions(clock.now)
+    assumed = assumptions.Assumptions(clock.monotonic)
     pictured = pictures.Snapshots(cached, assumed, clock=clock.now, monotonic=clock.monotonic)
     counted = tallies.Tallies(prometheus_client.CollectorRegistry())
     return recoveries.Recovery(
@@ -429,7 +429,7 @@ def test_whom_nobody_steers_any_more_is_opened_with_the_reason() -> None:
 
 
 def test_a_pod_that_is_seen_before_its_workflow_is_not_judged_at_once() -> None:
-    """Ten seconds later it is."""
+    """Ten seconds later it is; at once where our clock is an hour behind."""
     cached = built.filled(built.a_node("n"), opted_in=False)
     at = [built.AT + 1]
     found = ways.Ways(cached, policies.Policies(cached), now=lambda: at[0])
@@ -437,6 +437,8 @@ def test_a_pod_that_is_seen_before_its_workflow_is_not_judged_at_once() -> None:
     assert ways.EARLY == found.of(pod)
     at[0] += 20
     assert "not opted in" == found.of(pod).opens
+    behind = ways.Ways(cached, policies.Policies(cached), now=lambda: built.AT - 3600)
+    assert "not opted in" == behind.of(pod).opens
 
 
 class Listing(builders.Api):

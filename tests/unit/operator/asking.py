@@ -44,7 +44,7 @@ class Replica:
         self.led = led
         self.caches = cached
         self.measured = metrics.Metrics()
-        self.assumed = assumptions.Assumptions(self.clock.now)
+        self.assumed = assumptions.Assumptions(self.clock.monotonic)
         self.pictured = snapshots.Snapshots(
             cached, self.assumed, clock=self.clock.now, monotonic=self.clock.monotonic
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import clusters
+from tests.fakes import clocks, clusters
 from tests.fakes import pods as fake_pods
 from tests.unit.operator import asking, builders
 from tiphys.argo import names
@@ -67,6 +67,34 @@ async def test_assumed_room_is_not_given_twice() -> None:
         for i in range(5)
     ]
     assert [Verdict.PLACE] * 4 + [Verdict.GATE] == verdicts
+
+
+async def test_a_pod_whose_creation_did_not_come_through_is_in_nobodys_way() -> None:
+    """A quota refused it after us: the next try finds the room that the first one was promised."""
+    replica = a_replica(cores=2)
+    assert [Verdict.PLACE] * 3 == [(await decided(replica)).verdict for _ in range(3)]
+    assert 1 == len(replica.assumed)
+
+
+async def test_a_wall_clock_that_jumps_moves_no_room() -> None:
+    """What is promised counts for its time, whatever the date becomes meanwhile."""
+
+    class Jumping(clocks.Clock):
+        ahead_s = 0.0
+
+        def now(self) -> float:
+            return super().now() + self.ahead_s
+
+    clock = Jumping()
+    replica = a_replica(clock=clock)
+    await decided(replica)
+    for ahead_s in (0.0, 3600.0, -3600.0):
+        clock.ahead_s = ahead_s
+        (room,) = replica.pictured.current().rooms
+        assert 6000 == room.free.cpu_m
+    await clock.advance(30.5)
+    (room,) = replica.pictured.current().rooms
+    assert 8000 == room.free.cpu_m
 
 
 async def test_a_dry_run_takes_no_room() -> None:

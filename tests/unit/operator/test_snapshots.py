@@ -21,7 +21,7 @@ def a_picture(
 ) -> tuple[pictures.Snapshots, assumptions.Assumptions, clocks.Clock]:
     """Return snapshots of some caches, with their assumptions and clock."""
     clock = clocks.Clock(AT + 100)
-    assumed = assumptions.Assumptions(clock.now)
+    assumed = assumptions.Assumptions(clock.monotonic)
     made = pictures.Snapshots(
         cached, assumed, clock=clock.now, monotonic=clock.monotonic, estimates=kept
     )
@@ -51,6 +51,43 @@ def test_rooms_are_allocatable_less_bound_and_assumed() -> None:
     (room,) = made.current().rooms
     assert (6000, "m5/a") == (room.free.cpu_m, room.group)
     assert {"genomics/a", "genomics/c"} == set(room.holders)
+
+
+def test_a_tenant_has_what_was_promised_to_it_before_it_shows() -> None:
+    """A share that grew with the binding only would let a burst of one namespace by."""
+    cached = builders.filled(builders.a_node("n"))
+    made, assumed, _ = a_picture(cached)
+    seen = builders.a_seen("a", cpu_m=2000)
+    put(cached, seen)
+    promise = assumptions.Assumed(
+        pod=seen.pod.key, node="n", requests=seen.pod.requests, expires_at=AT + 200
+    )
+    assumed.assume(promise)
+    assert (("genomics", 1.0, 0.25),) == made.current().tenants
+    put(cached, dataclasses.replace(seen, pod=dataclasses.replace(seen.pod, node="n")))
+    assert (("genomics", 1.0, 0.25),) == made.current().tenants
+    cached.pods.drop("genomics/a")
+    assert (("genomics", 1.0, 0.0),) == made.current().tenants
+    cached.namespaces.drop("genomics")
+    assert () == made.current().tenants
+
+
+@pytest.mark.parametrize(
+    ("resource", "tight"),
+    [
+        ("requests.cpu", True),
+        ("pods", True),
+        ("requests.nvidia.com/gpu", True),
+        ("requests.storage", False),
+        ("count/pods", True),
+        ("count/jobs.batch", False),
+    ],
+)
+def test_a_quota_is_tight_by_what_pods_are_charged_for(resource: str, tight: bool) -> None:
+    """Claims that fill a quota of storage keep no pod from existing."""
+    spent = {"hard": {resource: "10"}, "used": {resource: "9"}}
+    obj = {"metadata": {"namespace": "genomics", "name": "q"}, "spec": {}, "status": spent}
+    assert tight is limits.quota(obj).tight
 
 
 def test_a_waiting_pod_knows_what_is_left_of_its_workflow() -> None:
