@@ -105,7 +105,7 @@ def bench_demo(
         "warm_up": warm_up_workflows,
         "kubernetes": kubernetes,
     }
-    source = "sample" if packs.find(data).sample else "pack"
+    source = packs.find(data).kind
     ratios, runs = _kept(asked, data=source) if go_on else ([], [])
     path: Path | None = None
     for seed in range(first_seed, first_seed + seeds):

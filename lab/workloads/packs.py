@@ -43,6 +43,11 @@ class Pack:
     root: Path
     sample: bool = False
 
+    @property
+    def kind(self) -> str:
+        """What results call it: `pack` or `sample`."""
+        return "sample" if self.sample else "pack"
+
     def file(self, relative: str) -> Path:
         """Return a file of the pack, packed or plain; raises `UsageError` where it is missing."""
         path = self.root / relative

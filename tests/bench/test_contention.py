@@ -129,6 +129,7 @@ def test_where_neighbours_matter(capsys) -> None:
         "contention",
         seed=SEEDS[0],
         speed=None,
+        data=packs.find().kind,
         command="python -m pytest tests/bench/test_contention.py -m bench",
         figures={"seeds": list(SEEDS), "workflows": WORKFLOWS, "overload": OVERLOAD, "rows": rows},
     )

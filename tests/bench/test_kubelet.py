@@ -17,6 +17,7 @@ from rich.console import Console
 from lab import homes
 from lab.controlplane import binaries, labs, processes, states
 from lab.reports import results
+from lab.workloads import packs
 from tests.bench import pod_loads
 
 LIMITS = yaml.safe_load(Path(__file__).with_name("ranges.yaml").read_text())
@@ -115,7 +116,13 @@ def test_the_kubelet_costs_little_where_physics_is_dear(
         for name in before
     }
     figures |= {"pods_recorded": len(ended), "pods_distinct": len(set(ended))}
-    path = results.write("kubelet-genomics", seed=1, speed=GENOMICS_SPEED, figures=figures)
+    path = results.write(
+        "kubelet-genomics",
+        seed=1,
+        speed=GENOMICS_SPEED,
+        data=packs.find().kind,
+        figures=figures,
+    )
     show(figures, path, capsys=capsys)
     assert len(set(ended)) == len(ended) > 200
     limits = LIMITS["kubelet_genomics"]

@@ -76,7 +76,13 @@ def test_the_default_policy_keeps_its_worth(cluster: catalogs.Cluster) -> None:
     figures: dict[str, float] = {}
     for load in LOADS:
         figures |= _figures(load, _ratios(cluster, Arm(), load=load))
-    results.write("orders", seed=SEEDS[0], speed=None, figures={"seeds": list(SEEDS), **figures})
+    results.write(
+        "orders",
+        seed=SEEDS[0],
+        speed=None,
+        data=packs.find().kind,
+        figures={"seeds": list(SEEDS), **figures},
+    )
     beyond = {
         name: figures[name] for name, limit in limits.items() if figures[name] > limit["most"]
     }
@@ -93,7 +99,13 @@ def test_no_rule_of_the_policy_costs_completion(
             for where, constant, value in arm.constants:
                 patch.setattr(where, constant, value)
             figures |= _figures(name, _ratios(cluster, arm, load="overloaded"))
-    results.write("rules", seed=SEEDS[0], speed=None, figures={"seeds": list(SEEDS), **figures})
+    results.write(
+        "rules",
+        seed=SEEDS[0],
+        speed=None,
+        data=packs.find().kind,
+        figures={"seeds": list(SEEDS), **figures},
+    )
     most = yaml.safe_load((ROOT / "tests/bench/ranges.yaml").read_text())["rules"]["gain"]["most"]
     shipped = figures["as_shipped.mean_completion"]
     rules = [name for name, arm in ARMS.items() if not arm.knowing and not arm.alike]
