@@ -112,13 +112,14 @@ async def _decided(
         return "other", _stripped(review, effects), {"reason": "its author chose the node"}
     if _reinvoked(review, effects):
         return "reinvoked", [], {}
-    if not effects.breaker.allows():
-        raise failures.FailedError(failures.Kind.BREAKER, "the decision API failed just before")
     taken_bytes = reviews.annotation_bytes(review.pod)
     if taken_bytes + ANNOTATION_BYTES > reviews.MOST_ANNOTATION_BYTES:
         raise failures.FailedError(
             failures.Kind.MISMATCH, f"annotations of {taken_bytes} bytes leave no room for ours"
         )
+    # Last, since whoever is let through may be the only trial for a while.
+    if not effects.breaker.allows():
+        raise failures.FailedError(failures.Kind.BREAKER, "the decision API failed just before")
     answer = await _asked(review, effects)
     decision = answer.decision
     notes = {"decision": decision.id, "reason": decision.reason, "policy": decision.policy}

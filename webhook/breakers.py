@@ -15,6 +15,8 @@ class Breaker:
         self._failures = 0
         self._pause_s = chosen.open_s
         self._open_until: float | None = None
+        self._tried = False
+        """While it is open: whether a trial is on its way."""
 
     @property
     def is_open(self) -> bool:
@@ -29,6 +31,7 @@ class Breaker:
             return False
         # Whoever gets this one is the trial; nobody else until it is over or forgotten.
         self._open_until = self._clock() + self._pause_s
+        self._tried = True
         return True
 
     def succeeded(self) -> None:
@@ -36,12 +39,20 @@ class Breaker:
         self._failures = 0
         self._pause_s = self._chosen.open_s
         self._open_until = None
+        self._tried = False
 
     def failed(self) -> None:
-        """Count a failure; open it, or keep it open for longer."""
-        self._failures += 1
-        if self._open_until is not None:
-            self._pause_s = min(2 * self._pause_s, self._chosen.longest_open_s)
-        elif self._failures < self._chosen.failures:
+        """Count a failure; open it, or keep it open for longer after a trial that failed.
+
+        What was asked before it opened and fails with the others says nothing new.
+        """
+        if self._open_until is None:
+            self._failures += 1
+            if self._failures < self._chosen.failures:
+                return
+        elif not self._tried:
             return
+        else:
+            self._pause_s = min(2 * self._pause_s, self._chosen.longest_open_s)
+        self._tried = False
         self._open_until = self._clock() + self._pause_s

@@ -16,7 +16,7 @@ from typing import Protocol
 import aiohttp
 
 from tiphys.models.domain import decisions, errors
-from tiphys.models.wire import messages, signatures, stamps
+from tiphys.models.wire import keys, messages, signatures, stamps
 from tiphys.webhook import failures, materials, settings
 
 LONGEST_ANSWER = 256 * 1024
@@ -179,7 +179,7 @@ class Client:
             )
         if {response.admission_uid, stamp.admission_uid} != {question.admission_uid}:
             raise failures.FailedError(failures.Kind.UID, "the answer is for another admission")
-        if not decision.issued_at - 30.0 <= now <= decision.expires_at:
+        if not decision.issued_at - keys.SKEW_S <= now <= decision.expires_at:
             raise failures.FailedError(
                 failures.Kind.EXPIRED,
                 f"issued {now - decision.issued_at:.1f} s ago, "

@@ -256,6 +256,22 @@ async def test_a_pod_with_no_room_for_annotations_passes(
     assert reviews.annotation_bytes(decided) <= reviews.MOST_ANNOTATION_BYTES
 
 
+async def test_a_pod_that_could_not_be_asked_for_spends_no_trial(tmp_path: Path) -> None:
+    """Whoever makes such pods all the time would keep the breaker open for everybody."""
+    breaker = settings.Breaker(failures=1, open_s=0.3)
+    full = pods.a_pod(metadata__annotations__large="x" * reviews.MOST_ANNOTATION_BYTES)
+    async with webhooks.running(tmp_path, breaker=breaker) as world, world.session() as session:
+        world.decider.behaviour = "fails"
+        await webhooks.called(session, "/mutate", pods.a_body())
+        assert 1 == world.metric("tiphys_webhook_breaker_open")
+        world.decider.behaviour = "good"
+        await asyncio.sleep(0.35)
+        answer = await webhooks.called(session, "/mutate", pods.a_body(full))
+        assert answer["auditAnnotations"]["reason"].startswith("mismatch")
+        answer = await webhooks.called(session, "/mutate", pods.a_body())
+        assert "gated" == answer["auditAnnotations"]["outcome"]
+
+
 async def test_a_forged_decision_is_stripped_also_when_nobody_decides(
     world: webhooks.World,
 ) -> None:

@@ -45,6 +45,18 @@ def test_a_breaker_opens_tries_and_closes() -> None:
     assert breaker.allows()
 
 
+def test_failures_of_what_was_asked_before_are_no_trials() -> None:
+    """A hundred questions that one short hang ends together keep nobody waiting for longer."""
+    clock = Clock()
+    breaker = breakers.Breaker(settings.Breaker(failures=5, open_s=1.0), clock=clock)
+    for _ in range(100):
+        breaker.failed()
+    clock.now = 1.01
+    assert breaker.allows()
+    breaker.succeeded()
+    assert not breaker.is_open
+
+
 def test_a_trial_that_says_nothing_is_followed_by_another() -> None:
     """A call that was cancelled must not keep the breaker open for ever."""
     clock = Clock()
