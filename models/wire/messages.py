@@ -16,7 +16,8 @@ API_VERSION = "tiphys.dev/v1alpha1"
 PATH = "/v1/decisions"
 REQUEST = "DecisionRequest"
 RESPONSE = "DecisionResponse"
-_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
+"""Escaped, text that is not English would take up to three times its bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

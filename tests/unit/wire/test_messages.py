@@ -1,5 +1,6 @@
 """Bodies of the decision API read back as they were written; everything else is refused."""
 
+import dataclasses
 import json
 
 import hypothesis
@@ -23,6 +24,16 @@ JSON = st.recursive(
 def test_a_request_reads_back() -> None:
     """With the pod as it was."""
     assert REQUEST == messages.decode_request(messages.encode_request(REQUEST))
+
+
+def test_a_request_in_another_script_takes_no_more_room_than_its_pod() -> None:
+    """Else a pod that the API server takes is too long for the decision API."""
+    request = dataclasses.replace(REQUEST, pod={"metadata": {"name": "é基" * 1000}})
+    body = messages.encode_request(request)
+    assert 5_500 > len(body)
+    assert request == messages.decode_request(body)
+    with pytest.raises(errors.InputError, match="cannot be written"):
+        messages.encode_request(dataclasses.replace(REQUEST, pod={"name": "\ud800"}))
 
 
 @hypothesis.given(DECISIONS)
