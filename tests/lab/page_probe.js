@@ -20,6 +20,9 @@ const mouse = (canvas, type, x, y) => {
   await settled();
   seen.colours = ink(canvas);
   seen.curves = Math.min(...[...document.querySelectorAll(".curves canvas")].map(ink));
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  seen.folded = all(".curves.cluster canvas").filter((chart) => !chart.offsetParent).length;
+  seen.cut = all(".scroll").filter((box) => box.scrollWidth > box.clientWidth).length;
   const first = canvas.toDataURL();
   seen.tooltip = "";
   for (let x = 120; x < canvas.clientWidth && !seen.tooltip; x += 6) {
