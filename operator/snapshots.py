@@ -87,7 +87,7 @@ class Snapshots:
         self._rooms: lines.Line[snapshots.Room] = lines.Line()
         self._waiting: lines.Line[snapshots.Waiting] = lines.Line()
         self._made_at: dict[str, float] = {}
-        """When each waiting pod was last made, the oldest first."""
+        """Monotonic second at which each waiting pod was last made, the oldest first."""
         self._outlooks: dict[str, _Outlook] = {}
         self._used: dict[str, amounts.Amounts] = {}
         self.groups, self.group_of = groups.of((), self._choices.placement.topology_keys)
@@ -97,6 +97,10 @@ class Snapshots:
         self._stale_pods: set[str] = set()
         self._regroup = True
         self._last: snapshots.Snapshot | None = None
+        self._last_s = float("-inf")
+        """Monotonic second at which it was made."""
+        self._waiters: dict[str, dict[str, workflows.Workflow]] = {}
+        """Workflows that wait for a lock, by lock and key."""
         self._estimated = -1
         self._factors: dict[str, float] = {}
         """Of groups, as the estimates in use have them."""
@@ -108,6 +112,8 @@ class Snapshots:
         self._footprints = footprints.Footprints(node.allocatable for node in cached.nodes.values())
         for key, seen in cached.pods.items():
             self._pod_changed(key, None, seen)
+        for run in cached.workflows.values():
+            self._waits_changed(None, run)
         cached.subscribe(self._changed)
 
     def configure(self, choices: settings.PolicySettings) -> None:
@@ -120,7 +126,7 @@ class Snapshots:
 
     def current(self) -> snapshots.Snapshot:
         """Return the picture of this moment; the same object while nothing changed."""
-        now = self._clock()
+        now, now_s = self._clock(), self._monotonic()
         self._assumed.expire()
         self._stale_nodes |= self._assumed.touched()
         if self._estimated != self.estimates.version:
@@ -129,13 +135,13 @@ class Snapshots:
             self._factors = dict(self.estimates.book.group_factors)
             self._made_at = dict.fromkeys(self._made_at, float("-inf"))
             self._aged_nodes = dict.fromkeys(self._caches.nodes)
-        self._refresh(now)
+        self._refresh(now_s)
         last = self._last
         if (
             last is not None
             and last.version == self._caches.version
             and not (self._stale_nodes or self._stale_pods or self._regroup)
-            and now - last.at < self._choices.schedule_interval_s / 10
+            and now_s - self._last_s < self._choices.schedule_interval_s / 10
         ):
             return last
         if self._regroup:
@@ -144,11 +150,12 @@ class Snapshots:
             self._stale_nodes.update(self._caches.nodes)
             self._regroup = False
         self._remake_rooms(now)
-        self._remake_waiting(now)
+        self._remake_waiting(now_s)
+        self._last_s = now_s
         self._last = snapshots.Snapshot(
             at=now,
             version=self._caches.version,
-            age_s=self._caches.age_s(self._monotonic()),
+            age_s=self._caches.age_s(now_s),
             groups=self.groups,
             rooms=self._rooms.values(),
             waiting=self._waiting.values(),
@@ -242,6 +249,7 @@ class Snapshots:
             if self._used.get(change.key) == amounts.NOTHING:
                 del self._used[change.key]
         elif change.kind is caches.Kind.WORKFLOWS:
+            self._waits_changed(change.before, change.after)
             for run in (change.before, change.after):
                 if isinstance(run, objects.Run):
                     self._outlooks.pop(run.workflow.uid, None)
@@ -266,18 +274,28 @@ class Snapshots:
         if not isinstance(after, objects.Seen) or after.pod.node or not after.pod.active:
             self._assumed.forget(key)
 
-    def _refresh(self, now: float) -> None:
+    def _waits_changed(self, before: object, after: object) -> None:
+        if isinstance(before, objects.Run):
+            for lock in set(before.workflow.waits_for):
+                waiters = self._waiters[lock]
+                waiters.pop(before.workflow.key, None)
+                if not waiters:
+                    del self._waiters[lock]
+        if isinstance(after, objects.Run):
+            for lock in after.workflow.waits_for:
+                self._waiters.setdefault(lock, {})[after.workflow.key] = after.workflow
+
+    def _refresh(self, now_s: float) -> None:
         """Mark what is old by time or estimates alone, a few at a time: no call may take long."""
-        at = self._monotonic()
-        most = min(REFRESHED, int((at - self._refreshed_at) * REFRESHED_PER_S))
+        most = min(REFRESHED, int((now_s - self._refreshed_at) * REFRESHED_PER_S))
         if most == 0:
             return
-        self._refreshed_at = at
+        self._refreshed_at = now_s
         for name in list(itertools.islice(self._aged_nodes, most)):
             del self._aged_nodes[name]
             self._stale_nodes.add(name)
         for key in itertools.islice(self._made_at, most):
-            if now - self._made_at[key] < STALE_OUTLOOK_S:
+            if now_s - self._made_at[key] < STALE_OUTLOOK_S:
                 return
             self._stale_pods.add(key)
 
@@ -313,7 +331,7 @@ class Snapshots:
             lowest_priority=lowest,
         )
 
-    def _remake_waiting(self, now: float) -> None:
+    def _remake_waiting(self, now_s: float) -> None:
         for key in self._stale_pods:
             self._made_at.pop(key, None)
             seen = self._caches.pods.get(key)
@@ -322,7 +340,7 @@ class Snapshots:
             else:
                 waiting = self._guarded(seen)
                 self._waiting.put(key, (waiting.waiting_since, key), waiting)
-                self._made_at[key] = now
+                self._made_at[key] = now_s
         self._stale_pods.clear()
 
     def _guarded(self, seen: objects.Seen) -> snapshots.Waiting:
@@ -335,8 +353,8 @@ class Snapshots:
             return self._alone(seen)
 
     def _outlook(self, workflow: workflows.Workflow, now: float) -> "_Outlook":
-        known = self._outlooks.get(workflow.uid)
-        if known is None or now - known.made_at > STALE_OUTLOOK_S:
+        known, now_s = self._outlooks.get(workflow.uid), self._monotonic()
+        if known is None or now_s - known.made_s > STALE_OUTLOOK_S:
             book = self.estimates.book
             outlook = outlooks.of(
                 workflow,
@@ -346,7 +364,7 @@ class Snapshots:
                 sizes=lambda task: self._footprints.cores(task.cpu_m, task.memory_bytes),
             )
             known = self._outlooks[workflow.uid] = _Outlook(
-                made_at=now,
+                made_s=now_s,
                 work=outlook.work,
                 path_s=outlook.path_s,
                 paths_s=dict(outlook.paths_s),
@@ -375,12 +393,10 @@ class Snapshots:
 
     def _urgency(self, workflow: workflows.Workflow) -> list[workflows.Workflow]:
         """Return the workflows, sorted by key, that wait for a lock which this one holds."""
-        if not workflow.locks:
-            return []
-        held = set(workflow.locks)
-        known = (run.workflow for run in self._caches.workflows.values())
-        waiters = (each for each in known if held.intersection(each.waits_for))
-        return sorted(waiters, key=lambda waiter: waiter.key)
+        found: dict[str, workflows.Workflow] = {}
+        for lock in workflow.locks:
+            found |= self._waiters.get(lock, {})
+        return [found[key] for key in sorted(found)]
 
     def _near(self, pod: pods.Pod) -> tuple[str, ...]:
         """Return the nodes of the pods of the same workflow; of a very large one none."""
@@ -421,7 +437,8 @@ class Snapshots:
 class _Outlook:
     """An outlook with what it is looked up by."""
 
-    made_at: float
+    made_s: float
+    """Monotonic second."""
     work: float
     path_s: float
     paths_s: Mapping[str, float]

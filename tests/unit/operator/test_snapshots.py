@@ -90,6 +90,59 @@ def test_a_quota_is_tight_by_what_pods_are_charged_for(resource: str, tight: boo
     assert tight is limits.quota(obj).tight
 
 
+def test_a_holder_of_locks_knows_who_waits_for_them_as_they_come_and_go() -> None:
+    """Also where one waits for two of them, or was there before the pictures."""
+    cached = builders.filled(builders.a_node("n"))
+    holder = builders.a_run("a")
+    held = dataclasses.replace(holder.workflow, locks=("genomics/x", "genomics/y"))
+    cached.workflows.put("genomics/exome", dataclasses.replace(holder, workflow=held))
+
+    def waits(name: str, *locks: str) -> None:
+        run = builders.a_run("a", uid=f"uid-{name}")
+        waiter = dataclasses.replace(run.workflow, name=name, waits_for=locks, priority=len(name))
+        cached.workflows.put(f"genomics/{name}", dataclasses.replace(run, workflow=waiter))
+
+    waits("before", "genomics/x")
+    made, _, clock = a_picture(cached)
+    put(cached, builders.a_seen("a", gated=True))
+    seen = cached.pods.get("genomics/a")
+    assert seen is not None
+
+    def urgent() -> tuple[tuple[str, ...], int]:
+        waiting = made.waiting(seen)
+        return waiting.urgency_of, waiting.urgency_priority
+
+    assert (("genomics/before",), 6) == urgent()
+    waits("both", "genomics/y", "genomics/x")
+    waits("other", "genomics/z")
+    assert (("genomics/before", "genomics/both"), 6) == urgent()
+    waits("before")
+    assert (("genomics/both",), 4) == urgent()
+    waits("both", "genomics/y", "genomics/y")
+    assert (("genomics/both",), 4) == urgent()
+    cached.workflows.drop("genomics/both")
+    assert ((), 0) == urgent()
+    cached.workflows.drop("genomics/other")
+    assert not made._waiters
+
+
+def test_a_date_that_is_set_back_makes_no_picture_last() -> None:
+    """Also what only grows old is made again: an hour back is no hour of standing still."""
+    cached, at, passed_s = builders.filled(builders.a_node("n")), [AT + 7200.0], [0.0]
+    cached.workflows.put("genomics/exome", builders.a_run("a", "b"))
+    made = pictures.Snapshots(
+        cached,
+        assumptions.Assumptions(lambda: passed_s[0]),
+        clock=lambda: at[0],
+        monotonic=lambda: passed_s[0],
+    )
+    put(cached, builders.a_seen("b", gated=True))
+    first = made.current().waiting[0]
+    at[0], passed_s[0] = AT + 3600.0, 10.0
+    assert at[0] == made.current().at
+    assert first is not made.current().waiting[0]
+
+
 def test_a_waiting_pod_knows_what_is_left_of_its_workflow() -> None:
     """Three tasks of 60 s on one core in a row, none has ended; seven such fit on a node of 8."""
     cached = builders.filled(builders.a_node("n"))
