@@ -103,7 +103,7 @@ def test_a_holder_of_locks_knows_who_waits_for_them_as_they_come_and_go() -> Non
         cached.workflows.put(f"genomics/{name}", dataclasses.replace(run, workflow=waiter))
 
     waits("before", "genomics/x")
-    made, _, clock = a_picture(cached)
+    made, _, _ = a_picture(cached)
     put(cached, builders.a_seen("a", gated=True))
     seen = cached.pods.get("genomics/a")
     assert seen is not None
