@@ -105,13 +105,12 @@ class Words:
             )
         room = tick.picture.rooms[placed.node]
         placement = self._placement(waiting, placed.node, placed.shape)
-        where = f" to {placement.group}" if placement.group else ""
         return plans.Release(
             uid=waiting.pod.uid,
             placement=placement,
             node=room.node.name,
             rank=placed.rank,
-            reason=f"Goes now{where}: {why}.",
+            reason=f"Sent to {placement.group or 'any node'}: {why}.",
             candidates=_candidates(
                 placed, room.group, waiting.duration.centre_s, start_s=tick.snapshot.start_s
             ),

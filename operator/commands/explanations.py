@@ -50,11 +50,10 @@ class Explained(click.Command):
         if not ctx.obj:
             super().format_help_text(ctx, formatter)
             return
-        formatter.write_paragraph()
-        with formatter.indentation():
-            for paragraph in (*HELP[ctx.obj], IN_FULL):
+        for paragraph in (*HELP[ctx.obj], IN_FULL):
+            formatter.write_paragraph()
+            with formatter.indentation():
                 formatter.write_text(paragraph)
-                formatter.write_paragraph()
 
 
 @click.command(cls=Explained, epilog=sessions.EXIT_CODES)

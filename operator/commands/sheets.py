@@ -27,7 +27,9 @@ def pod(known: sessions.Json) -> None:
         state = f"on {known['node']} ({known['phase']})"
     else:
         steered = decision and decision.get("verdict") not in UNSTEERED
-        state = "released" if steered else "only watched" if shadow else "not steered"
+        released = decision.get("verdict") == decisions.Verdict.RELEASE
+        opened = "released" if released else "open"
+        state = opened if steered else "only watched" if shadow else "not steered"
         state += ", behind other gates" if others_gate else ", on no node yet"
     others = [each for each in hold.get("blockers") or () if each != hold["blocker"]]
     candidates = known.get("candidates") or decision.get("candidates") or []

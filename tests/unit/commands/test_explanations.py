@@ -183,7 +183,7 @@ async def test_in_shadow_mode_it_is_said_what_tiphys_would_have_done(
     ("known", "said"),
     [
         ({"created": {"decision": "d-1", "verdict": "gate", "reason": "x"}}, groupings.OPENED),
-        ({"created": {"decision": "d-1", "verdict": "place", "reason": "Goes now."}}, "Goes now."),
+        ({"created": {"decision": "d-1", "verdict": "place", "reason": "Sent."}}, "Sent."),
         ({"admission": {"id": "d-1", "verdict": "gate", "reason": "x"}}, groupings.LATE),
         (
             {"admission": {"id": "d-1", "verdict": "pass", "reason": "an agent pod"}},

@@ -15,7 +15,7 @@ RELEASE = decisions.Decision(
     verdict=decisions.Verdict.RELEASE,
     pod=f"{fake_pods.NAMESPACE}/{fake_pods.NAME}",
     pod_uid="uid-1",
-    reason="Goes now to fast: it is first.",
+    reason="Sent to fast: it is first.",
     issued_at=1_800_000_000.0,
     expires_at=1_800_000_060.0,
 )

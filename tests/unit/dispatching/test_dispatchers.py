@@ -449,7 +449,7 @@ async def test_the_decision_that_goes_onto_the_pod_tells_whose_it_is(run: Any) -
     assert ("uid-a", built.WORKFLOW_UID) == (stamp.pod_uid, stamp.workflow_uid)
     assert settings.PolicySettings().stable == stamp.policy
     assert 1 == stamp.rank
-    assert stamp.reason.startswith("Goes now to m5/a")
+    assert stamp.reason.startswith("Sent to m5/a")
 
 
 async def test_a_pod_that_was_bound_beside_its_assumed_host_makes_no_room(run: Any) -> None:
