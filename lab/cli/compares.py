@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from lab import invocations
 from lab.cli import conclusions, measures
 from lab.reports import comparisons, figures, measurements, pages, results
 
@@ -24,7 +25,12 @@ def compare(base: str, arm: str, into: Path | None) -> None:
     comparisons.refuse_different(before, after)
     both = [before, after]
     concluded = conclusions.concluded(before, after)
-    said = concluded.lines()
+    sample = figures.data(before) == "sample"
+    said = concluded.lines(
+        remedy=f"`{invocations.lab()} run` takes --data, the folder of a data pack"
+        if sample
+        else ""
+    )
     stem = f"compare-{measures.stem(before)}-{measures.stem(after)}"
     page_path = folder / f"{stem}.html"
     pages.write(page_path, both, notes=said, alarm=bool(concluded.doubts))

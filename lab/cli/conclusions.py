@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from lab import errors
 from lab.reports import comparisons, figures, measurements, results
-from lab.workloads import packs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ def doubts(measured: measurements.Measurement) -> list[str]:
     if figures.data(measured) == "sample":
         reasons.append(
             "the workflows are the repository's own sample, which shows how the lab works and "
-            f"nothing else ({packs.POINT_TO_A_PACK})"
+            "nothing else"
         )
     return reasons
 

@@ -19,7 +19,7 @@ from lab import errors
 
 SAMPLE = Path(__file__).resolve().parent / "sample"
 POINT_TO_A_PACK = "--data or TIPHYS_DATA point to a pack"
-"""For commands that have the option."""
+"""Said by commands that have the option."""
 SAMPLE_NOTE = (
     "no data pack: the repository's own small sample stands in, so figures show how the lab "
     f"works and nothing else ({POINT_TO_A_PACK})"

@@ -75,6 +75,15 @@ def test_arms_that_do_not_count_are_said_to_be_so(reports):
     assert "not a result: tiphys against default" in output
 
 
+def test_sample_data_comes_with_advice_that_holds_here(reports):
+    """This command has no --data; the one that makes runs has."""
+    measured(reports, "s1", "default", ended_s=(100, 300), sample=True)
+    measured(reports, "s1b", "tiphys", ended_s=(50, 150), sample=True)
+    output = compare(reports, BASE, ARM)
+    assert "the repository's own sample, which shows how the lab works and nothing else;" in output
+    assert "python -m lab run` takes --data, the folder of a data pack\nnot a result" in output
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -79,7 +79,7 @@ def test_sample_data_is_marked_wherever_its_figures_are_read(stage, tmp_path):
     assert "cluster · SAMPLE DATA · Tiphys lab</title>" in page
     assert (
         "DOES NOT COUNT: the workflows are the repository's own sample, which shows how the lab "
-        "works and nothing else (--data or TIPHYS_DATA point to a pack)\nnot a result: tiphys "
+        "works and nothing else; --data or TIPHYS_DATA point to a pack\nnot a result: tiphys "
     ) in output
     read = json.loads((tmp_path / "results" / "demo.json").read_text())
     assert ("sample", False) == (read["data"], read["counts"])
