@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab import errors
+from lab.cli import arms
 from lab.reports import comparisons, figures, measurements, results
 
 
@@ -58,6 +59,9 @@ def doubts(measured: measurements.Measurement) -> list[str]:
         reasons.append(f"{arm} is invalid ({why})")
     if measured.problems:
         reasons.append(f"the records of {arm} do not add up in {len(measured.problems)} places")
+    found = measured.figures
+    if measured.arm == arms.TIPHYS.name and found.pods_created and not found.pods_decided:
+        reasons.append(f"Tiphys decided about none of the pods of {arm}")
     if figures.data(measured) == "sample":
         reasons.append(
             "the workflows are the repository's own sample, which shows how the lab works and "

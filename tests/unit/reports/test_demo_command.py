@@ -85,6 +85,13 @@ def test_sample_data_is_marked_wherever_its_figures_are_read(stage, tmp_path):
     assert ("sample", False) == (read["data"], read["counts"])
 
 
+def test_a_demo_in_which_tiphys_did_nothing_does_not_count(stage, tmp_path):
+    """It fails open: everything succeeds, and nothing was compared."""
+    stage.run, stage.fails_open = a.a_run(sample=False), True
+    said = "DOES NOT COUNT: Tiphys decided about none of the pods of the arm tiphys\nnot a result"
+    assert said in demo(tmp_path)
+
+
 def test_the_demo_takes_a_data_pack(stage, tmp_path):
     """What its own advice says; both arms get it, and one that is not there ends it at once."""
     assert 0 == invoke(tmp_path, "--data", str(packs.SAMPLE)).exit_code
