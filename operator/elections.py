@@ -118,7 +118,7 @@ class Election:
             await asyncio.gather(*tasks, return_exceptions=True)
         for task in done:
             error = None if task.cancelled() else task.exception()
-            if error is not None and not isinstance(error, errors.StaleError):
+            if error is not None and not _fenced(error):
                 raise error
 
     async def _renew(self, spell: int) -> None:
@@ -280,6 +280,13 @@ class Heartbeat:
                 "renewTime": _micro(self._clock.now()),
             },
         }
+
+
+def _fenced(error: BaseException) -> bool:
+    """Say whether all that ended the work is that this replica may not act any more."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_fenced(each) for each in error.exceptions)
+    return isinstance(error, errors.StaleError)
 
 
 def replica_lease(identity: str) -> str:

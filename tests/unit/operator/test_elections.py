@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes import clocks, clusters
 from tiphys.models.domain import errors
-from tiphys.operator import apis, elections, settings
+from tiphys.operator import apis, elections, processes, settings
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/tiphys-system/leases/tiphys-operator"
 
@@ -144,6 +144,51 @@ async def test_after_a_lapse_that_nobody_used_the_work_begins_anew(
     await clock.advance(20.0)
     assert [True, 2] == [first.working, first.begun]
     await first.stop()
+
+
+async def test_work_that_meets_the_closed_fence_ends_and_begins_anew(
+    cluster: tuple[clusters.Cluster, apis.Api],
+) -> None:
+    """Parts run in a group, whose error is a group of theirs; the process goes on."""
+    clock = clocks.Clock()
+    election = elections.Election(
+        cluster[1], namespace="tiphys-system", identity="a", chosen=settings.Lease(), clock=clock
+    )
+    begun = 0
+
+    async def part() -> None:
+        nonlocal begun
+        begun += 1
+        first = begun == 1
+        await clock.sleep(1.0)
+        clock.jump(7.0 if first else 0.0)
+        election.fence()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(election.run(lambda: processes.together((part, part))))
+    await clock.advance(20.0)
+    assert not task.done()
+    assert 4 == begun
+    assert election.leading
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_a_part_could_not_handle_goes_up(
+    cluster: tuple[clusters.Cluster, apis.Api],
+) -> None:
+    """Also where another part met the fence at the same time."""
+    clock = clocks.Clock()
+    election = elections.Election(
+        cluster[1], namespace="tiphys-system", identity="a", chosen=settings.Lease(), clock=clock
+    )
+
+    async def work() -> None:
+        raise ExceptionGroup("parts", [errors.StaleError("leads no more"), ValueError("ours")])
+
+    with pytest.raises(ExceptionGroup, match="parts") as raised:
+        await asyncio.gather(election.run(work), clock.advance(1.0))
+    assert raised.group_contains(ValueError, match="ours")
 
 
 async def test_each_leadership_has_a_term_of_its_own(
