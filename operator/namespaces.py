@@ -6,11 +6,12 @@ namespaceSelector lists them, and the annotated ones too.
 """
 
 import asyncio
+import contextlib
 
 import structlog
 
 from tiphys.models.domain import errors
-from tiphys.operator import apis, caches, clocks, elections, optins, settings, trusts
+from tiphys.operator import apis, caches, clocks, elections, objects, optins, settings, trusts
 
 LIST = "tiphys"
 """Name of the SteeredNamespaces object that the chart makes."""
@@ -26,6 +27,8 @@ WATCHED = frozenset(
 )
 LOOK_S = 60.0
 RETRY_S = 2.0
+SETTLE_S = 0.1
+"""Changes that come together are looked at together: each look walks over all Workflows."""
 
 log = structlog.get_logger()
 
@@ -55,27 +58,34 @@ class Lister:
         changed = asyncio.Event()
 
         def note(change: caches.Change) -> None:
-            if change.kind in WATCHED and self.wanted() != self._written:
+            if change.kind in WATCHED and _says(change.before) != _says(change.after):
                 changed.set()
 
         stop = self._caches.subscribe(note)
         try:
             while True:
-                pause_s = LOOK_S
                 changed.clear()
                 try:
                     await self.once()
                 except errors.TiphysError as error:
                     self._election.fence()
                     log.warning("cannot write the lists of namespaces", error=str(error))
-                    pause_s = RETRY_S
-                try:
-                    async with asyncio.timeout(pause_s):
-                        await changed.wait()
-                except TimeoutError:
+                    await self._clock.sleep(RETRY_S)
                     continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._differs(changed)
         finally:
             stop()
+
+    async def _differs(self, changed: asyncio.Event) -> None:
+        """Return once a list is not as it was written."""
+        while True:
+            await changed.wait()
+            await self._clock.sleep(SETTLE_S)
+            changed.clear()
+            if self.wanted() != self._written:
+                return
 
     def wanted(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the namespaces to list, and all that may be steered."""
@@ -126,3 +136,12 @@ class Lister:
             self._election.fence()
             await self._api.patch(path, changes, content_type=apis.JSON_PATCH)
             log.info("selected namespaces", configuration=kind, count=len(steered))
+
+
+def _says(value: object) -> object:
+    """Return what of an object the lists are made of."""
+    if isinstance(value, objects.Run):
+        return value.annotations, value.cluster_template, value.workflow.ended
+    if isinstance(value, objects.Template | objects.Cron):
+        return value.layer.annotations
+    return value.annotations if isinstance(value, objects.Layer) else None

@@ -1,4 +1,4 @@
-"""RFC 6902, as much of it as the API server is sent: add, remove, test."""
+"""RFC 6902, as much of it as the API server is sent: add, replace in objects, remove, test."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ def _in_list(owner: list[Any], last: str, operation: Mapping[str, Any]) -> None:
 
 
 def _in_object(owner: dict[str, Any], last: str, operation: Mapping[str, Any]) -> None:
-    if operation["op"] == "add":
+    if operation["op"] == "add" or (operation["op"] == "replace" and last in owner):
         owner[last] = copy.deepcopy(operation["value"])
     elif operation["op"] == "remove":
         del owner[last]
