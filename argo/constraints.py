@@ -20,6 +20,54 @@ ANYWHERE = frozenset(
     }
 )
 """Volume sources that bind a pod to no node (and the volume's name)."""
+MODELLED = frozenset(
+    [
+        "activeDeadlineSeconds",
+        "affinity",
+        "automountServiceAccountToken",
+        "containers",
+        "dnsConfig",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "ephemeralContainers",
+        "hostAliases",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostUsers",
+        "hostname",
+        "hostnameOverride",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeName",
+        "nodeSelector",
+        "os",
+        "overhead",
+        "preemptionPolicy",
+        "priority",
+        "priorityClassName",
+        "readinessGates",
+        "resourceClaims",
+        "resources",
+        "restartPolicy",
+        "runtimeClassName",
+        "schedulerName",
+        "schedulingGates",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "setHostnameAsFQDN",
+        "shareProcessNamespace",
+        "subdomain",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+    ]
+)
+"""Fields of a pod's spec that are looked at or move it nowhere (Kubernetes 1.36).  Not among them:
+those by which pods are scheduled as a gang (KEP-4671), and what is yet to come."""
+_TOLERATIONS = frozenset({"", "Equal", "Exists"})
 _TOLERATION = ("key", "operator", "value", "effect")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -30,7 +78,9 @@ def read(spec: documents.Document) -> pods.Constraints:
     Preferences (preferred affinity, ScheduleAnyway) are none.  Whatever kube-scheduler would weigh
     and this does not name goes to `unmodelled`, so that a new field never leads to a wrong place.
     """
-    unmodelled: list[str] = []
+    unmodelled = [
+        f"spec.{field}" for field in spec if field not in MODELLED and spec[field] is not None
+    ]
     required: tuple[tuple[pods.Expression, ...], ...] = ()
     affinity = documents.mapping(spec, "affinity", "spec")
     if affinity:
@@ -63,6 +113,9 @@ def read(spec: documents.Document) -> pods.Constraints:
                     port.get("hostPort") for port in documents.mappings(container, "ports", where)
                 ):
                     unmodelled.append(f"{where}.ports")
+    for place, toleration in enumerate(documents.mappings(spec, "tolerations", "spec")):
+        if documents.text(toleration, "operator", "spec.tolerations") not in _TOLERATIONS:
+            unmodelled.append(f"spec.tolerations[{place}]")
     return pods.Constraints(
         node_selector=documents.pairs(spec, "nodeSelector", "spec"),
         required=required,

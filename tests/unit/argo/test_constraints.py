@@ -70,6 +70,11 @@ def test_selectors_affinity_and_tolerations_are_modelled() -> None:
         ({"volumes": [{"name": "a", "invented": {}}]}, "spec.volumes[0].invented"),
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
         ({"schedulerName": "volcano"}, "spec.schedulerName"),
+        ({"schedulingGroup": {"podGroupName": "gang"}}, "spec.schedulingGroup"),
+        (
+            {"tolerations": [{"operator": "Exists"}, {"key": "a", "operator": "Gt", "value": "5"}]},
+            "spec.tolerations[1]",
+        ),
         ({"containers": [{"ports": [{"hostPort": 80}]}]}, "spec.containers[0].ports"),
         (
             {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}},
