@@ -18,8 +18,9 @@ OUTCOMES = (
 author chose the node."""
 VERDICTS = ("none", "held", "disabled", "failed", *checks.Fault)
 """How a validating call ended; `none`: without a decision, `held`: with a good one."""
-REFUSED_CALLS = ("subject", "path", "secret", "too-large", "slow", "malformed")
-"""Why a call was refused or cut; `secret`: the right path without the right secret part."""
+REFUSED_CALLS = ("subject", "path", "secret", "too-large", "crowded", "slow", "malformed")
+"""Why a call was refused or cut; `secret`: the right path without the right secret part,
+`crowded`: too many large pods at once."""
 PARTS = ("tls", "clients", "ring", "operator_ring")
 BUCKETS_S = (0.001, 0.002, 0.004, 0.006, 0.01, 0.015, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2)
 

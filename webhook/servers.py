@@ -30,6 +30,7 @@ LINGER_S = 1.0
 """How long the rest of a refused body is read, so that the answer is seen."""
 NO_SUCH_PAGE = "POST /mutate or /validate"
 
+Call = Callable[[reviews.Review, admissions.Effects], Awaitable[bytes]]
 Subject = frozenset[tuple[str, str]]
 _SHORT = {
     "commonName": "CN",
@@ -78,6 +79,8 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
         self._draining = False
+        self._held_bytes = 0
+        """Of bodies that are being read or answered."""
 
     @property
     def port(self) -> int:
@@ -187,6 +190,20 @@ class Listener:
             return self._refused("path", 404, NO_SUCH_PAGE)
         if self._segment_holds is not None and not self._segment_holds(segment):
             return self._refused("secret", 404, NO_SUCH_PAGE)
+        most = self._limits.body_bytes
+        size = most if request.content_length is None else request.content_length
+        if size > most:
+            return self._refused("too-large", 413, f"at most {most} bytes")
+        # One is always taken, or the largest never were.
+        if self._held_bytes and self._held_bytes + size > self._limits.bodies_bytes:
+            return self._refused("crowded", 503, "too many large pods at once")
+        self._held_bytes += size
+        try:
+            return await self._read(request, answer)
+        finally:
+            self._held_bytes -= size
+
+    async def _read(self, request: web.BaseRequest, answer: Call) -> web.Response:
         try:
             async with asyncio.timeout(self._limits.read_s):
                 body = await self._body(request)
@@ -206,8 +223,6 @@ class Listener:
     async def _body(self, request: web.BaseRequest) -> bytes | None:
         """Return the body; None for one that is too large, of which no more is kept."""
         most = self._limits.body_bytes
-        if request.content_length is not None and request.content_length > most:
-            return None
         body = bytearray()
         async for chunk in request.content.iter_any():
             body += chunk
@@ -227,7 +242,7 @@ async def _validated(review: reviews.Review, effects: admissions.Effects) -> byt
     return admissions.validate(review, effects)
 
 
-_CALLS: dict[str, Callable[[reviews.Review, admissions.Effects], Awaitable[bytes]]] = {
+_CALLS: dict[str, Call] = {
     paths.MUTATE: admissions.mutate,
     paths.VALIDATE: _validated,
 }

@@ -195,6 +195,19 @@ async def test_a_large_pod_is_taken_and_a_larger_one_cut(world: webhooks.World) 
     assert 2 == world.metric("tiphys_webhook_refused_calls_total", why="too-large")
 
 
+async def test_large_pods_are_taken_a_few_at_a_time(tmp_path: Path) -> None:
+    """A hundred of them at once are more than the container's memory; those beyond pass."""
+    large = pods.a_body(pods.a_pod(metadata__annotations__large="x" * 60_000))
+    limits = settings.Limits(bodies_bytes=130_000)
+    async with webhooks.running(tmp_path, limits=limits) as world, world.session() as session:
+        world.decider.behaviour, world.decider.delay_s = "slow", 1.0
+        statuses = await asyncio.gather(*(posted(session, large) for _ in range(5)))
+        assert [200, 200, 503, 503, 503] == sorted(statuses)
+        assert 3 == world.metric("tiphys_webhook_refused_calls_total", why="crowded")
+        world.decider.behaviour = "good"
+        assert [200] * 5 == [await posted(session, large) for _ in range(5)]
+
+
 async def _chunks(size: int) -> AsyncIterator[bytes]:
     for _ in range(size // 65536):
         yield b"x" * 65536
