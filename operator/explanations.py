@@ -96,6 +96,7 @@ class Desk:
             "template": pod.template,
             "role": str(pod.role),
             "node": pod.node,
+            "nodeGroup": self._pictured.group_of.get(pod.node, ""),
             "phase": str(pod.phase),
             "gated": pod.gated,
             **self._who(pod.namespace, run),

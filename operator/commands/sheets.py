@@ -24,7 +24,8 @@ def pod(known: sessions.Json) -> None:
     elif known["gated"]:
         state = f"waits, {_nth(hold.get('rank') or 0)} in order" if hold else "waits at its gate"
     elif known["node"]:
-        state = f"on {known['node']} ({known['phase']})"
+        group = known.get("nodeGroup")
+        state = f"on {known['node']}{f' of {group}' if group else ''} ({known['phase']})"
     else:
         steered = decision and decision.get("verdict") not in UNSTEERED
         released = decision.get("verdict") == decisions.Verdict.RELEASE

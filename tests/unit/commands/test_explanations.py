@@ -338,6 +338,11 @@ AGAIN = "kube-scheduler would try it again and again until a node has room"
         ({}, f"kube-scheduler says {groupings.UNLOOKED}", "0/5"),
         ({"node": "n1", "phase": "Running"}, "state on n1 (Running) decided at its", "by default"),
         (
+            {"node": "n1", "phase": "Running", "nodeGroup": "slow"},
+            "state on n1 of slow (Running) decided at its release, 15:44 UTC: Goes to fast.",
+            "by default",
+        ),
+        (
             {"node": "n1", "phase": "Running", "decision": {"verdict": "release", "default": "D."}},
             "by default D.",
             AGAIN,

@@ -9,7 +9,7 @@ from tests.unit.operator import builders
 from tiphys.models.domain import snapshots as domain_snapshots
 from tiphys.models.estimators import books
 from tiphys.models.planner import plans
-from tiphys.operator import explanations
+from tiphys.operator import explanations, policies
 
 KNOWN = books.Entry(estimate=domain_snapshots.Estimate(centre_s=9.0, count=4, basis="history"))
 
@@ -52,3 +52,20 @@ def test_it_is_told_what_an_expected_end_rests_on(
         until=builders.AT,
     )
     assert basis == desk._basis(hold)
+
+
+def test_it_is_told_in_which_group_a_pod_runs() -> None:
+    """It may be another than the one that it was sent to."""
+    cached = builders.filled(builders.a_node("n1"))
+    seen = builders.a_seen("a", node="n1")
+    cached.pods.put(seen.pod.key, seen)
+    pictured: Any = types.SimpleNamespace(group_of={"n1": "m5/a"})
+    nobody: Any = types.SimpleNamespace(
+        released=lambda uid: None, standing=lambda uid: None, of=lambda pod: None, leading=True
+    )
+    known = policies.Policies(cached)
+    clock: Any = None
+    desk = explanations.Desk(cached, pictured, known, nobody, nobody, election=nobody, clock=clock)
+    found = desk.of("uid-a")
+    assert found is not None
+    assert ("n1", "m5/a") == (found["node"], found["nodeGroup"])
