@@ -96,7 +96,7 @@ class Limits:
 
     body_bytes: int = _number(3 * 2**20, 1024, 64 * 2**20)
     """The API server takes no larger object."""
-    bodies_bytes: int = _number(32 * 2**20, 1024, 2**32)
+    bodies_bytes: int = _number(24 * 2**20, 1024, 2**32)
     """Bodies at once, all together; a pod beyond that passes untouched.  Each takes about four
     times as much while it is answered."""
     read_s: float = _number(2.0, 0.05, 60.0)
