@@ -7,13 +7,12 @@ over mutual TLS. What cannot be trusted gets a status and one sentence, never a 
 import collections
 from collections.abc import Awaitable, Callable
 
-import orjson
 import structlog
 from aiohttp import web
 
 from tiphys.models.domain import decisions, errors
 from tiphys.models.wire import keys, messages, signatures, stamps
-from tiphys.operator import admissions, clocks, metrics, servers, settings, trusts
+from tiphys.operator import admissions, clocks, estimates, metrics, servers, settings, trusts
 from tiphys.operator import decisions as deciders
 
 ESTIMATES = "/v1/estimates"
@@ -169,12 +168,10 @@ class Answers:
         published = self._estimates()
         if published is None:
             return self._refused(404, "estimates", "this replica publishes no estimates")
-        version = str(orjson.loads(published)["version"])
-        if request.headers.get("If-None-Match") == version:
+        tag = estimates.tag(published)
+        if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304)
-        return web.Response(
-            body=published, content_type="application/json", headers={"ETag": version}
-        )
+        return web.Response(body=published, content_type="application/json", headers={"ETag": tag})
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

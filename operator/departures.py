@@ -230,6 +230,10 @@ class Departures:
         if outcome in (tallies.Outcome.OPENED, tallies.Outcome.UNPLACED):
             self._opened(order, outcome, now_s)
             return
+        if outcome is tallies.Outcome.OVERTAKEN:
+            # It is on its way: what is assumed of it holds until it is seen bound.
+            self._loose.pop(pod.key, None)
+            return
         self._busy.pop(pod.key, None)
         self._assumed.forget(pod.key)
         self._loose.pop(pod.key, None)

@@ -170,6 +170,8 @@ class Dispatcher:
             log.warning("dispatch ends, this replica leads no more")
         finally:
             stop()
+            for kind in plans.HoldKind:
+                self.counted.held.labels(kind.value).set(0)
 
     def _left(self) -> legacies.Legacy:
         return legacies.Legacy(held_s=self.holds.left_s, given_back=self._recovery.times)

@@ -6,6 +6,7 @@ what it pulled until its own rows say more.
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 
 import orjson
@@ -22,6 +23,9 @@ class Estimates:
 
     book: books.Book = dataclasses.field(default_factory=books.Book)
     version: int = 0
+    """Rises with each that was taken here; each leader counts for itself."""
+    tag: str = ""
+    """Of the document that was pulled; empty on a replica that learned."""
     made_at: float = 0.0
     """Unix seconds; 0 = never."""
     published: bytes | None = None
@@ -31,12 +35,18 @@ class Estimates:
         """Take a new book on the leader and publish it."""
         version = self.version + 1
         self.published = encode(book, version=version, made_at=at)
-        self.book, self.version, self.made_at = book, version, at
+        self.book, self.version, self.made_at, self.tag = book, version, at, ""
 
     def pull(self, document: bytes) -> None:
         """Take the leader's document.  Raises `InputError`."""
-        self.book, self.version, self.made_at = decode(document)
+        self.book, _, self.made_at = decode(document)
+        self.version, self.tag = self.version + 1, tag(document)
         self.published = None
+
+
+def tag(document: bytes) -> str:
+    """Return what tells a document from every other."""
+    return hashlib.blake2b(document, digest_size=16).hexdigest()
 
 
 def encode(book: books.Book, *, version: int, made_at: float) -> bytes:

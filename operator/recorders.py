@@ -251,7 +251,7 @@ class Puller:
         address = (lease["metadata"].get("annotations") or {}).get(elections.ADDRESS, "")
         if not address:
             raise errors.UnavailableError(f"replica {leader} does not say where it answers")
-        headers = {"If-None-Match": str(self._kept.version)} if self._kept.made_at else {}
+        headers = {"If-None-Match": self._kept.tag} if self._kept.tag else {}
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
             session.get(

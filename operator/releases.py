@@ -75,7 +75,8 @@ class Writer:
                 decided = _unplaced(decided, str(error))
                 continue
             if not patch:
-                return tallies.Outcome.OPENED  # somebody was faster, or our own patch unheard
+                ours = _wrote(pod, decided)  # our own patch, which went through unheard
+                return tallies.Outcome.OPENED if ours else tallies.Outcome.OVERTAKEN
             self._fence()
             try:
                 await self._api.call(
@@ -131,6 +132,15 @@ class Writer:
             error=str(error),
         )
         return tallies.Outcome.REFUSED
+
+
+def _wrote(pod: Mapping[str, Any], decided: decisions.Decision) -> bool:
+    """Say whether a decision of ours stands on a pod as what let it go."""
+    annotations = pod["metadata"].get("annotations") or {}
+    try:
+        return stamps.decode(annotations.get(decisions.RELEASE_ANNOTATION, "")).id == decided.id
+    except errors.InputError:
+        return False
 
 
 def document(seen: objects.Seen) -> dict[str, Any]:

@@ -107,6 +107,9 @@ class Writer:
             await self._api.patch(f"{path}/status", {"status": wanted})
         except apis.NotFoundError:
             return
+        except apis.InvalidError as error:
+            # That concerns this object, not those behind it.
+            log.warning("status is not taken", path=path, error=str(error))
 
     def _version(self, version: objects.Version) -> dict[str, object]:
         """Return the status of a version: built-in ones are ready, bundles are not served yet."""

@@ -31,6 +31,8 @@ class Outcome(enum.StrEnum):
     """Opened without the placement, which the pod would not take."""
     VANISHED = "vanished"
     """The pod is gone, or another one has its name."""
+    OVERTAKEN = "overtaken"
+    """Somebody else let the pod go."""
     REFUSED = "refused"
     """No right, or an admission policy says no."""
     LATER = "later"

@@ -362,6 +362,21 @@ async def test_a_new_leader_counts_on_for_how_long_a_pod_was_held(run: Any) -> N
     assert dispatcher._left().held_s["uid-a"] >= 299.5
 
 
+async def test_who_dispatches_no_more_shows_no_held_pods(run: Any) -> None:
+    """The next leader's metric would stand beside it for ever."""
+    scene = Scene(built.a_node("n", cpu_m=1000))
+    scene.put("a", cpu_m=4000)
+    scene.show(built.a_seen("busy", cpu_m=1000, node="n"))
+    scene.cached.nodes.put("m", built.a_node("m", cpu_m=4000))
+    scene.show(built.a_seen("other", cpu_m=1000, node="m"))
+    task = run(scene)
+    room = scene.counted.held.labels(plans.HoldKind.ROOM.value)._value
+    await scene.until(lambda: room.get() == 1.0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert 0.0 == room.get()
+
+
 async def test_dispatch_ends_when_the_fence_closes(run: Any) -> None:
     """No call is made any more, and the caller sees the end."""
     scene = Scene(built.a_node("n", cpu_m=1000))

@@ -10,6 +10,7 @@ from tests.fakes.patching import applied
 from tests.unit.dispatching import builders
 from tiphys.argo import patches
 from tiphys.models.domain import decisions, errors, pods
+from tiphys.models.wire import stamps
 from tiphys.operator import apis, objects, releases, tallies
 
 NODE_AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -92,9 +93,21 @@ async def test_a_pod_that_is_gone_replaced_or_leaving_is_dropped() -> None:
 
 
 async def test_a_gate_that_is_open_already_is_no_failure() -> None:
-    """A patch that went through unheard, or somebody who was faster."""
-    api = builders.Api(builders.a_raw_pod(metadata__resourceVersion="8", spec__schedulingGates=[]))
+    """A patch of ours that went through unheard; whom somebody else let go, we did not."""
+    api = builders.Api(builders.a_raw_pod())
     assert tallies.Outcome.OPENED is await a_writer(api).open(an_order())
+    assert api.pod is not None
+    api.pod["metadata"]["resourceVersion"] = "8"
+    assert tallies.Outcome.OPENED is await a_writer(api).open(an_order())
+    assert ["PATCH", "PATCH", "GET"] == [method for method, _, _ in api.calls]
+    for word in ("", stamps.encode(dataclasses.replace(builders.RELEASE, id="d-b")).decode(), "{"):
+        opened = builders.a_raw_pod(
+            metadata__resourceVersion="8",
+            spec__schedulingGates=[],
+            **{"metadata__annotations__tiphys.dev/release": word},
+        )
+        api = builders.Api(opened)
+        assert tallies.Outcome.OVERTAKEN is await a_writer(api).open(an_order())
 
 
 async def test_a_placement_that_the_author_contradicts_is_left_out() -> None:

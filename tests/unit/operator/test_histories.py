@@ -363,3 +363,18 @@ def test_estimates_that_cannot_be_read_change_nothing(document: bytes) -> None:
     with pytest.raises(errors.InputError, match="estimates"):
         kept.pull(document)
     assert (5.0, 1) == (kept.book.default_s, kept.version)
+
+
+def test_what_is_pulled_is_new_whatever_number_its_leader_gave_it() -> None:
+    """Two leaders count for themselves: with the same number old estimates would stay in use."""
+    first, second, kept = (estimates.Estimates() for _ in range(3))
+    first.learn(books.Book(default_s=5.0), at=AT)
+    second.learn(books.Book(default_s=9.0), at=AT + 60)
+    assert first.published is not None and second.published is not None
+    kept.pull(first.published)
+    version = kept.version
+    assert estimates.tag(first.published) == kept.tag
+    kept.pull(second.published)
+    assert (9.0, AT + 60) == (kept.book.default_s, kept.made_at)
+    assert version < kept.version
+    assert estimates.tag(second.published) == kept.tag != estimates.tag(first.published)

@@ -11,7 +11,7 @@ from tests.fakes import clocks, clusters
 from tests.unit.operator import builders
 from tiphys.models.domain import errors, optins, settings
 from tiphys.models.policies import builtins
-from tiphys.operator import caches, elections, explanations, objects, policies, statuses
+from tiphys.operator import apis, caches, elections, explanations, objects, policies, statuses
 from tiphys.operator import optins as lookups
 from tiphys.operator import settings as operator_settings
 
@@ -262,6 +262,33 @@ async def test_the_leader_makes_built_in_versions_and_writes_what_differs() -> N
         assert "there is no PolicyVersion gone-v1" in said["Ready"]["message"]
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
+
+
+async def test_a_status_that_is_not_taken_keeps_no_other_from_being_written() -> None:
+    """Each is about an object of its own."""
+    cached = builders.filled()
+    for name in builtins.BUILTINS:
+        version = objects.Version(name=name, uid=name, generation=1, spec={}, status={})
+        cached.policy_versions.put(name, version)
+    written: list[str] = []
+
+    class Api:
+        async def patch(self, path: str, body: object) -> None:
+            if path.endswith(f"/{first}/status"):
+                raise apis.InvalidError("status.message: too long", status=422)
+            written.append(path.split("/")[-2])
+
+    first, *rest = builtins.BUILTINS
+    writer = statuses.Writer(
+        Api(),  # type: ignore[arg-type]
+        types.SimpleNamespace(fence=lambda: None),  # type: ignore[arg-type]
+        cached,
+        policies.Policies(cached),
+        excluded=frozenset(),
+        clock=clocks.Clock(),
+    )
+    await writer.once()
+    assert rest == written
 
 
 def test_settings_come_from_file_then_environment_then_defaults(tmp_path: Path) -> None:
