@@ -92,11 +92,11 @@ def test_without_client_certificates_everything_that_stands_in_is_there(
 
 
 def test_with_client_certificates_nothing_of_that_is_there() -> None:
-    """The network's policies only where they are switched on, and then for both processes."""
+    """The network's policies only where they are switched on, and then for all processes."""
     assert [] == of_kind(rendered(), "NetworkPolicy")
     objects = rendered(networkPolicy={"enabled": True})
     names = [item["metadata"]["name"] for item in of_kind(objects, "NetworkPolicy")]
-    assert ["tiphys-operator", "tiphys-webhook"] == sorted(names)
+    assert ["tiphys-operator", "tiphys-releaser", "tiphys-webhook"] == sorted(names)
     for item in of_kind(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         assert item["webhooks"][0]["clientConfig"]["service"]["path"] in ("/mutate", "/validate")
 
@@ -117,6 +117,18 @@ def test_the_network_lets_through_all_that_talk_to_one_another() -> None:
     assert [scrapers, servers] == pages["from"]
     admission, pages = policies["tiphys-webhook"]
     assert ([servers], [scrapers]) == (admission["from"], pages["from"])
+    (pages,) = policies["tiphys-releaser"]
+    assert ([{"port": "metrics"}], [scrapers]) == (pages["ports"], pages["from"])
+
+
+def test_after_an_uninstall_gates_open_whoever_leads() -> None:
+    """A leader that is being deleted may still renew its Lease, and nobody comes after it."""
+    for disabled in (True, False):
+        (job,) = of_kind(rendered(disabled=disabled), "Job")
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert ["tiphys", "release", "--once"] == container["command"][:3]
+        said = [each["value"] for each in container["env"] if each["name"] == "TIPHYS_DISABLED"]
+        assert ["1"] == said
 
 
 def test_every_container_is_confined() -> None:
