@@ -97,8 +97,8 @@ def _in_words(
         f"{base.arm}, {arm.figures.deadlines_missed} of {arm.figures.workflows} by {arm.arm}"
     )
     interval = (
-        f"the interval is a paired bootstrap over the {found.pairs} workflows of this one run, not "
-        "the spread between runs (several seeds: `make bench-demo`)"
+        "the interval is a paired bootstrap over the workflows of this one run (pairs: "
+        f"{found.pairs}), not the spread between runs (several seeds: `make bench-demo`)"
     )
     if base.run == arm.run:
         return ratio, beside, interval

@@ -59,8 +59,8 @@ def test_what_became_worse_stands_beside_the_ratio(stage, tmp_path):
         "P95 completion +0 %",
         "mean wait of a pod 0.1 simulated min by default, 0.1 simulated min by tiphys (+0 %); "
         "deadlines missed 0 of 1 by default, 0 of 1 by tiphys",
-        "the interval is a paired bootstrap over the 1 workflows of this one run, not the spread "
-        "between runs (several seeds: `make bench-demo`)",
+        "the interval is a paired bootstrap over the workflows of this one run (pairs: 1), not the "
+        "spread between runs (several seeds: `make bench-demo`)",
     ):
         assert f"{line}\n" in output
         assert line.replace(" %", "\N{NO-BREAK SPACE}%") in page
