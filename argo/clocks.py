@@ -110,13 +110,26 @@ def _length_s(written: object) -> float | None:
 
 
 def _deadline(spec: documents.Document) -> float | None:
-    """Return the end of the Workflow or of its retries as Argo's executor was told it."""
-    for container in documents.mappings(spec, "containers", "spec"):
-        for variable in documents.mappings(container, "env", "spec.containers"):
-            if variable.get("name") == names.ENV_DEADLINE:
-                value = documents.text(variable, "value", "spec.containers.env")
-                try:
-                    return moments.parse(value) if value else None
-                except errors.InputError:
-                    return None
+    """Return the end of the Workflow or of its retries as Argo's executor was told it.
+
+    Argo tells every container, after what the author wrote: only its own count where there are any,
+    and the last value, or anybody's pod would be let out at once.
+    """
+    listed = [
+        container
+        for field in ("initContainers", "containers")
+        for container in documents.mappings(spec, field, "spec")
+    ]
+    executors = [each for each in listed if each.get("name") in names.EXECUTORS]
+    for container in executors or listed:
+        told = [
+            documents.text(variable, "value", "spec.containers.env")
+            for variable in documents.mappings(container, "env", "spec.containers")
+            if variable.get("name") == names.ENV_DEADLINE
+        ]
+        if told:
+            try:
+                return moments.parse(told[-1]) if told[-1] else None
+            except errors.InputError:
+                return None
     return None

@@ -46,6 +46,19 @@ def test_the_deadline_that_argo_tells_its_executor() -> None:
     assert () == clocks.of_pod(a_timed_pod(), at=0.0)
 
 
+def test_a_deadline_that_an_author_wrote_is_none_of_argos() -> None:
+    """Else anybody's pod would have no time left behind a gate, and go before all others."""
+    forged = {"name": names.ENV_DEADLINE, "value": "2020-01-01T00:00:00Z"}
+    told = {"name": names.ENV_DEADLINE, "value": "2026-11-30T08:05:00Z"}
+    pod = a_pod({"name": "main", "env": [forged, told]}, {"name": "wait", "env": [told]})
+    assert [CREATED_AT + 300] == [clock.at for clock in clocks.of_pod(pod, at=0.0)]
+    pod = a_pod({"name": "main", "env": [forged]}, {"name": "wait"})
+    assert () == clocks.of_pod(pod, at=0.0)
+    # A resource template has no container of the author.
+    pod = a_pod({"name": "main", "env": [forged, told]})
+    assert [CREATED_AT + 300] == [clock.at for clock in clocks.of_pod(pod, at=0.0)]
+
+
 def test_an_offloaded_template_shows_in_the_pods_own_limit() -> None:
     """Argo makes it from the timeout and others, as of the pod's creation."""
     init = a_container("init", template=names.OFFLOADED)
