@@ -1,8 +1,9 @@
 """Streaming watches that fill the caches: list in pages, follow, survive cuts, know their age.
 
-A watch goes on from the last version that it saw. Where that is too old (410) it lists again and
-drops what the list does not hold. Cuts are waited out with a doubling pause and jitter, so that an
-API server that comes back is not met by all watches of all replicas at once.
+A watch goes on from the last version that it saw. Where that is too old (410), or the server fails
+at it again and again, it lists again and drops what the list does not hold. Cuts are waited out
+with a doubling pause and jitter, so that an API server that comes back is not met by all watches of
+all replicas at once.
 """
 
 import random
@@ -21,6 +22,10 @@ SILENCE_S = 75.0
 """The API server sends a bookmark every minute; a stream that is quiet for longer is dead."""
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 15.0
+REFUSALS = 3
+"""So often in a row the server may fail at a version before it is given up for a new list."""
+FAILED = frozenset({400, 500, 504})
+"""What such a server says; one that is busy or on its way back says 429, 502 or 503."""
 
 log = structlog.get_logger()
 
@@ -59,6 +64,8 @@ class Watch(Generic[Value]):
         self._silence_s = silence_s
         self._pause_s = FIRST_PAUSE_S
         self._version = ""
+        self._refused = 0
+        """How often in a row the server failed at this version."""
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -77,6 +84,9 @@ class Watch(Generic[Value]):
             except errors.TiphysError as error:
                 self._cut("cut")
                 self._counts.watched(self._cache.kind, "cut")
+                self._refused += isinstance(error, apis.AnswerError) and error.status in FAILED
+                if self._refused >= REFUSALS:
+                    self._version = ""
                 log.warning("watch was cut", kind=self._cache.kind, error=str(error))
             await self._clock.sleep(self._pause_s * random.uniform(0.5, 1.5))
             self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
@@ -92,7 +102,7 @@ class Watch(Generic[Value]):
                 self._put(item)
         self._cache.retain(seen)
         self._cache.heard_at = self._clock.monotonic()
-        self._version = version
+        self._version, self._refused = version, 0
         self._counts.watched(self._cache.kind, "listed")
 
     async def _follow(self) -> None:
@@ -105,7 +115,7 @@ class Watch(Generic[Value]):
             if kind == "OPEN":
                 self._pause_s = FIRST_PAUSE_S
                 continue
-            self._version = item["metadata"]["resourceVersion"]
+            self._version, self._refused = item["metadata"]["resourceVersion"], 0
             self._counts.watched(self._cache.kind, kind.lower())
             if kind == "DELETED":
                 self._cache.drop(objects.key(item))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,30 @@ async def test_after_410_it_lists_again_and_forgets_what_went(watched: Watched) 
     await watched.until(lambda: [*watched.caches.nodes] == ["c"])
     assert 1.0 == watched.count("gone")
     assert 2.0 == watched.count("listed")
+
+
+@pytest.mark.parametrize(("status", "lists"), [(500, 2.0), (504, 2.0), (503, 1.0), (429, 1.0)])
+async def test_a_version_that_the_server_does_not_take_is_given_up(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, status: int, lists: float
+) -> None:
+    """A store that was brought back from a copy knows it no more; a busy server only says so."""
+    stream, refused = watched.watch._api.stream, 0
+
+    async def refusing(*given: Any, **named: Any) -> AsyncIterator[tuple[str, apis.Object]]:
+        nonlocal refused
+        yield "OPEN", {}
+        if watched.count("listed") < lists or (lists == 1.0 and refused <= watches.REFUSALS):
+            refused += 1
+            raise apis.UnreachableError("no", status=status)
+        async for each in stream(*given, **named):
+            yield each
+
+    monkeypatch.setattr(watched.watch._api, "stream", refusing)
+    watched.cluster.cut()
+    await watched.until(lambda: refused >= watches.REFUSALS)
+    watched.put("b")
+    await watched.until(lambda: "b" in watched.caches.nodes)
+    assert lists == watched.count("listed")
 
 
 async def test_age_grows_while_nothing_answers(watched: Watched) -> None:
