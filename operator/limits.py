@@ -46,6 +46,7 @@ class LimitRange:
     name: str
     container_least: amounts.Amounts = amounts.NOTHING
     container_most: amounts.Amounts | None = None
+    """A resource of 0 is not limited; also of pods."""
     container_ratio: tuple[tuple[str, float], ...] = ()
     """Most that limit / request may be, by resource."""
     pod_least: amounts.Amounts = amounts.NOTHING
@@ -85,13 +86,15 @@ def limit_range(obj: Object) -> LimitRange:
             continue
         least[kind] = least[kind].most(amounts.Amounts.read(item.get("min"), where="min"))
         if item.get("max"):
-            most[kind] = amounts.Amounts.read(item["max"], where="max")
+            most[kind] = _least(most[kind], amounts.Amounts.read(item["max"], where="max"))
         if kind == "Container":
             ratios = amounts.Amounts.read(item.get("maxLimitRequestRatio"), where="ratio")
-            if ratios.cpu_m:
-                ratio[amounts.CPU] = ratios.cpu_m / 1000
-            if ratios.memory_bytes:
-                ratio[amounts.MEMORY] = float(ratios.memory_bytes)
+            for name, found in (
+                (amounts.CPU, ratios.cpu_m / 1000),
+                (amounts.MEMORY, float(ratios.memory_bytes)),
+            ):
+                if found:
+                    ratio[name] = min(found, ratio.get(name, found))
     return LimitRange(
         namespace=obj["metadata"]["namespace"],
         name=obj["metadata"]["name"],
@@ -100,6 +103,19 @@ def limit_range(obj: Object) -> LimitRange:
         container_ratio=tuple(sorted(ratio.items())),
         pod_least=least["Pod"],
         pod_most=most["Pod"],
+    )
+
+
+def _least(one: amounts.Amounts | None, other: amounts.Amounts) -> amounts.Amounts:
+    """Return the smaller limit of each resource that either has."""
+    if one is None:
+        return other
+    mine, theirs = dict(one.others), dict(other.others)
+    others = {name: min(mine.get(name, amount), amount) for name, amount in theirs.items()}
+    return amounts.Amounts(
+        min(one.cpu_m or other.cpu_m, other.cpu_m or one.cpu_m),
+        min(one.memory_bytes or other.memory_bytes, other.memory_bytes or one.memory_bytes),
+        tuple(sorted({**mine, **others}.items())),
     )
 
 

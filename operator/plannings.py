@@ -95,7 +95,7 @@ class Planning:
 def parts(
     waiting: Sequence[tuple[snapshots.Waiting, policies.Chosen]],
 ) -> list[Part]:
-    """Sort pods by who decides for them, the policy with the most particular name first."""
+    """Sort pods by who decides for them, policies by name."""
     found: dict[tuple[str, str], tuple[policies.Chosen, list[snapshots.Waiting]]] = {}
     for each, chosen in waiting:
         key = (chosen.choices.name, chosen.ranker.name)

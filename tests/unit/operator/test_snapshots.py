@@ -8,7 +8,7 @@ import pytest
 from tests.fakes import clocks
 from tests.unit.operator import builders
 from tiphys.argo import clocks as argo_clocks
-from tiphys.models.domain import pods, settings, snapshots, workflows
+from tiphys.models.domain import amounts, pods, settings, snapshots, workflows
 from tiphys.models.estimators import books, histories
 from tiphys.operator import assumptions, caches, estimates, limits, objects, slacks
 from tiphys.operator import snapshots as pictures
@@ -141,6 +141,23 @@ def test_a_date_that_is_set_back_makes_no_picture_last() -> None:
     at[0], passed_s[0] = AT + 3600.0, 10.0
     assert at[0] == made.current().at
     assert first is not made.current().waiting[0]
+
+
+def test_of_several_rules_of_a_limit_range_the_strictest_counts() -> None:
+    """In any order, resource by resource; what a rule does not name it does not limit."""
+    rules = [
+        {"type": "Container", "max": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "2"}},
+        {"type": "Container", "max": {"cpu": "4", "memory": "1Gi"}, "min": {"cpu": "100m"}},
+        {"type": "Container", "min": {"cpu": "50m"}, "maxLimitRequestRatio": {"cpu": "3"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}},
+    ]
+    for order in (rules, rules[::-1]):
+        obj = {"metadata": {"namespace": "genomics", "name": "l"}, "spec": {"limits": order}}
+        found = limits.limit_range(obj)
+        assert amounts.Amounts(2000, 2**30) == found.container_most
+        assert amounts.Amounts(100) == found.container_least
+        assert (("cpu", 2.0),) == found.container_ratio
+        assert None is found.pod_most
 
 
 def test_a_waiting_pod_knows_what_is_left_of_its_workflow() -> None:
