@@ -7,11 +7,13 @@ preconditions, so a pod that was bound a moment ago stays.
 """
 
 import collections
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import structlog
 
 from tiphys.models.domain import (
+    amounts,
     clusters,
     constraints,
     decisions,
@@ -96,6 +98,7 @@ class Recovery:
             return 0
         count = 0
         now = self._clock.now()
+        taken: dict[str, amounts.Amounts] = {}
         for seen in list(self._caches.pods.values()):
             if count >= MOST_AT_ONCE:
                 break
@@ -104,26 +107,42 @@ class Recovery:
             stamp = self._words.of(seen)
             if stamp is None or not stuck(seen, stamp, now - self._chosen.recover_after_s):
                 continue
-            elsewhere = self._elsewhere(seen, stamp.placement)
+            elsewhere = self._elsewhere(seen, stamp.placement, taken)
             run = self._caches.workflows.of_uid(seen.pod.workflow_uid)
             if not elsewhere or run is None or not lives(run.workflow, seen.pod):
                 continue
-            count += await self._give_back(seen, elsewhere)
+            if await self._give_back(seen, elsewhere):
+                taken[elsewhere] = taken.get(elsewhere, amounts.NOTHING) + seen.pod.requests
+                count += 1
         return count
 
-    def _elsewhere(self, seen: objects.Seen, placement: decisions.Placement) -> str:
-        """Return a node outside of what we wrote that would take the pod now; empty if none."""
+    def _elsewhere(
+        self,
+        seen: objects.Seen,
+        placement: decisions.Placement,
+        taken: Mapping[str, amounts.Amounts],
+    ) -> str:
+        """Return a node outside of what we wrote that would take the pod now; empty if none.
+
+        `taken` is what this look counted on already, by node.
+        """
         selector = dict(placement.selector)
         labels = dict(self._pictured.waiting(seen).labels)
         choices = self._policies.of_namespace(seen.pod.namespace)
         rules = tuple(rule for rule in choices.rules if rule.selects(labels))
-        return _elsewhere(seen.pod, selector, rules, self._pictured.current().rooms)
+        rooms = tuple(
+            dataclasses.replace(room, free=room.free - taken[room.node.name])
+            if room.node.name in taken
+            else room
+            for room in self._pictured.current().rooms
+        )
+        return _elsewhere(seen.pod, selector, rules, rooms)
 
-    async def _give_back(self, seen: objects.Seen, elsewhere: str) -> int:
+    async def _give_back(self, seen: objects.Seen, elsewhere: str) -> bool:
         pod, key = seen.pod, task(seen.pod)
         if self.times.get(key, 0) >= self._chosen.recover_most:
             self._counted.recoveries.labels("bounded").inc()
-            return 0
+            return False
         preconditions = {"uid": pod.uid, "resourceVersion": seen.version}
         self._fence()
         try:
@@ -133,12 +152,12 @@ class Recovery:
             )
         except (apis.NotFoundError, apis.ConflictError):
             self._counted.recoveries.labels("vanished").inc()
-            return 0
+            return False
         except (apis.ForbiddenError, apis.InvalidError) as error:
             # Somebody's policy is against it: that concerns this pod, not those behind it.
             self._counted.recoveries.labels("refused").inc()
             log.info("pod may not be given back", pod=pod.key, error=str(error))
-            return 0
+            return False
         self.times[key] = self.times.pop(key, 0) + 1
         while len(self.times) > MOST_KNOWN:
             self.times.popitem(last=False)
@@ -151,7 +170,7 @@ class Recovery:
             "GivenBack",
             f"{pod.name} found no room where it was sent, {elsewhere} has some: made anew.",
         )
-        return 1
+        return True
 
 
 def task(pod: pods.Pod) -> str:

@@ -286,10 +286,10 @@ async def test_only_a_word_that_our_key_signed_gives_a_pod_back(ours: bool) -> N
     assert (["a", "a"] if ours else []) == api.deleted
 
 
-async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_being_given_back() -> None:
-    """Somebody's admission policy refuses it, in every look anew."""
+def two_stuck(node: clusters.Node) -> tuple[caches.Caches, keys.Ring]:
+    """Return two pods that our words keep off a node, and the ring that signed these."""
     ring = keys.Ring(keys=(keys.generate(not_before=built.AT - 60, not_after=built.AT + 3600),))
-    cached = built.filled(built.a_node("other"))
+    cached = built.filled(node)
     run = built.a_run("a", "b")
     tasks = tuple(
         dataclasses.replace(each, state=workflows.TaskState.PENDING) for each in run.workflow.tasks
@@ -302,6 +302,12 @@ async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_being_given_bac
         named = dataclasses.replace(stuck, pod=pod)
         named = words.signed(named, ring, issued_at=built.AT, placement=MISPLACED.placement)
         cached.pods.put(f"genomics/{name}", named)
+    return cached, ring
+
+
+async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_being_given_back() -> None:
+    """Somebody's admission policy refuses it, in every look anew."""
+    cached, ring = two_stuck(built.a_node("other"))
 
     class Refusing(_Deleting):
         async def delete(self, path: str, *, body: object | None = None) -> None:
@@ -312,6 +318,17 @@ async def test_a_pod_that_may_not_be_deleted_keeps_no_other_from_being_given_bac
     api = Refusing()
     assert 1 == await a_recovery(cached, api, ring, at=built.AT + 60).once()
     assert ["b"] == api.deleted
+
+
+@pytest.mark.parametrize(("cores", "given_back"), [(1, ["a"]), (2, ["a", "b"])])
+async def test_no_more_pods_are_given_back_than_the_other_node_takes(
+    cores: int, given_back: list[str]
+) -> None:
+    """Each costs one of the few times that a task is given back at all."""
+    cached, ring = two_stuck(built.a_node("other", cpu_m=cores * 1000))
+    api = _Deleting()
+    assert len(given_back) == await a_recovery(cached, api, ring, at=built.AT + 60).once()
+    assert given_back == api.deleted
 
 
 @pytest.mark.parametrize(
