@@ -1,6 +1,7 @@
 """`plan` for all waiting pods, `admit` for one that is being created."""
 
 import dataclasses
+import heapq
 
 from tiphys.models.domain import decisions, settings, snapshots
 from tiphys.models.planner import boards, orders, pictures, plans, reasons, ticks
@@ -134,13 +135,16 @@ def _rival(tick: ticks.Tick, order: orders.Order, index: int, *, node: int) -> s
         for other in line.overdue:
             if other != index and tick.shapes.of(tick.snapshot.waiting[other]).may[node]:
                 return tick.snapshot.waiting[other].pod.key
-        for queue in line.by_tenant.values():
-            for other in queue:
-                if other == index or (
-                    line.tier == tier and order.place[other] > order.place[index]
-                ):
-                    continue
-                shape = tick.shapes.of(tick.snapshot.waiting[other])
-                if shape.may[node] and (line.tier > tier or boards.holds(free, shape.asked)):
-                    return tick.snapshot.waiting[other].pod.key
+        before = [
+            other
+            for queue in line.by_tenant.values()
+            for other in queue
+            if other != index and (line.tier > tier or order.place[other] < order.place[index])
+        ]
+        heads = set(heapq.nsmallest(ticks.HEADS_KEPT, before, key=order.place.__getitem__))
+        for other in before:
+            shape = tick.shapes.of(tick.snapshot.waiting[other])
+            kept = line.tier > tier or other in heads
+            if shape.may[node] and (kept or boards.holds(free, shape.asked)):
+                return tick.snapshot.waiting[other].pod.key
     return ""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.planner import scenes
 from tiphys.models.domain import clusters, constraints, pods, settings
-from tiphys.models.planner import planners, plans
+from tiphys.models.planner import planners, plans, ticks
 from tiphys.models.policies import builtins
 
 NODE = scenes.a_node("n1", cores=4)
@@ -372,3 +372,28 @@ def test_a_limit_of_releases_holds_the_rest_in_order() -> None:
     )
     assert ["uid-w0", "uid-w1"] == [each.uid for each in plan.releases]
     assert [("uid-w2", 3), ("uid-w3", 4)] == [(each.uid, each.rank) for each in plan.holds]
+
+
+@pytest.mark.parametrize(("ahead", "gated"), [(1, True), (ticks.HEADS_KEPT, True), (0, False)])
+def test_a_new_pod_takes_no_room_at_admission_that_a_plan_keeps(ahead: int, gated: bool) -> None:
+    """Small ones that come one after another would pass a large one until it is overdue."""
+    large = [
+        scenes.a_waiting(f"large{number}", cores=4, work=100 + number) for number in range(ahead)
+    ]
+    scene = scenes.a_snapshot([NODE], large, running=busy("n1", (2, 20)))
+    new = scenes.a_waiting("new", work=500, lasts_s=300)
+    both = dataclasses.replace(scene, waiting=(*scene.waiting, new))
+    _, holds = planned(both)
+    assert gated is ("new" in holds)
+    answer = admitted(scene, new)
+    assert gated is isinstance(answer, plans.Hold)
+    if isinstance(answer, plans.Hold):
+        assert plans.HoldKind.ORDER is answer.kind
+        assert answer.reason.startswith("ns/large0 goes first")
+
+
+def test_a_new_pod_that_goes_before_those_for_whom_room_is_kept_starts_at_once() -> None:
+    """What it could use is kept for nobody before it."""
+    large = scenes.a_waiting("large", cores=4, work=100)
+    scene = scenes.a_snapshot([NODE], [large], running=busy("n1", (2, 20)))
+    assert isinstance(admitted(scene, scenes.a_waiting("new", work=50)), plans.Release)
