@@ -13,9 +13,11 @@ _DEEPEST = 40
 """Values that lead to values; Argo itself replaces once per call."""
 LONGEST_TEXT = 1 << 20
 MOST_EFFORT = 500_000
-"""Tags that are replaced for one Workflow, a long value counting for more; then the rest is not
-known.  A dozen parameters that each name the next one twice would otherwise never end."""
-_LONG_VALUE = 1024
+"""Tags that are replaced for one Workflow, long values and lists counting for more; then the rest
+is not known.  A dozen parameters that each name the next one twice would otherwise never end."""
+_LONG_TEXT = 1024
+_LONG_VALUE = 128
+_LONG_LIST = 16
 
 
 class Frame:
@@ -57,7 +59,7 @@ class Frame:
 class Run:
     """What is the same for all frames of a Workflow."""
 
-    __slots__ = ("arguments", "effort", "nodes", "outputs", "plain")
+    __slots__ = ("arguments", "effort", "gathered", "nodes", "outputs", "plain")
 
     def __init__(
         self,
@@ -74,15 +76,20 @@ class Run:
         """Values such as `workflow.name`."""
         self.effort = 0
         """As `MOST_EFFORT` counts."""
+        self.gathered: dict[tuple[str, str], str | None] = {}
+        """Outputs of fan-outs that were asked for, by node and what of them."""
 
 
 def fill(text: str, frame: Frame, depth: int = 0) -> str | None:
     """Return `text` with every `{{…}}` replaced; None if one of them is not known."""
+    run = frame.run
+    run.effort += len(text) // _LONG_TEXT
+    if run.effort > MOST_EFFORT:
+        return None
     if "{{" not in text:
         return text
     parts: list[str] = []
     end = length = 0
-    run = frame.run
     while (begin := text.find("{{", end)) >= 0 and (close := text.find("}}", begin + 2)) >= 0:
         run.effort += 1
         if run.effort > MOST_EFFORT:
@@ -112,33 +119,36 @@ def _value(tag: str, frame: Frame, depth: int) -> str | None:
     if first in ("steps", "tasks"):
         name, _, what = rest.partition(".")
         node = frame.siblings.get(name)
-        return _output(node, what, frame.run.nodes) if node else None
+        return _output(node, what, frame.run) if node else None
     return None
 
 
 def _of_workflow(tag: str, rest: str, run: Run) -> str | None:
     if rest.startswith("parameters."):
-        return _given(_named(run.arguments, rest[11:]))
+        return _given(_named(run, run.arguments, rest[11:]))
     if rest.startswith("outputs.parameters."):
-        return _plain(_named(run.outputs, rest[19:]).get("value"))
+        return _plain(_named(run, run.outputs, rest[19:]).get("value"))
     return run.plain.get(tag)
 
 
 def _input(name: str, frame: Frame, depth: int) -> str | None:
-    argument = _named(frame.arguments, name)
+    argument = _named(frame.run, frame.arguments, name)
     if frame.caller and argument:
         written = _given(argument)
         return None if written is None else fill(written, frame.caller, depth)
-    written = _given(_named(frame.inputs, name))
+    written = _given(_named(frame.run, frame.inputs, name))
     return None if written is None else fill(written, frame, depth)
 
 
-def _output(node_name: str, what: str, found: nodes.Nodes) -> str | None:
+def _output(node_name: str, what: str, run: Run) -> str | None:
     """Return an output of a node, or the list of those of a fan-out's elements."""
-    elements = found.fans.get(node_name)
+    elements = run.nodes.fans.get(node_name)
     if elements:
-        return _outputs(elements, what, found)
-    node = found.by_name.get(node_name)
+        if (node_name, what) not in run.gathered:
+            run.effort += len(elements)
+            run.gathered[node_name, what] = _outputs(elements, what, run)
+        return run.gathered[node_name, what]
+    node = run.nodes.by_name.get(node_name)
     if node is None or not node.state.ended:
         return None
     outputs = documents.mapping(node.written, "outputs", "status.nodes")
@@ -147,14 +157,14 @@ def _output(node_name: str, what: str, found: nodes.Nodes) -> str | None:
     if what == "outputs.exitCode":
         return _plain(outputs.get("exitCode"))
     if what.startswith("outputs.parameters."):
-        return _plain(_named(outputs, what[19:]).get("value"))
+        return _plain(_named(run, outputs, what[19:]).get("value"))
     return _plain(node.written.get("phase")) if what == "status" else None
 
 
-def _outputs(elements: Mapping[int, str], what: str, found: nodes.Nodes) -> str | None:
+def _outputs(elements: Mapping[int, str], what: str, run: Run) -> str | None:
     values: list[object] = []
     for place in sorted(elements):
-        node = found.by_name[elements[place]]
+        node = run.nodes.by_name[elements[place]]
         if not node.state.ended:
             return None
         outputs = documents.mapping(node.written, "outputs", "status.nodes")
@@ -165,7 +175,7 @@ def _outputs(elements: Mapping[int, str], what: str, found: nodes.Nodes) -> str 
             listed = documents.mappings(outputs, "parameters", "status.nodes")
             values.append({str(each.get("name")): _plain(each.get("value")) for each in listed})
         elif what.startswith("outputs.parameters."):
-            text = _plain(_named(outputs, what[19:]).get("value"))
+            text = _plain(_named(run, outputs, what[19:]).get("value"))
             values += [] if text is None else [text]
         else:
             return None
@@ -192,8 +202,10 @@ def item_text(item: object) -> str | None:
     return _plain(item)
 
 
-def _named(parent: documents.Document, name: str) -> documents.Document:
-    for parameter in documents.mappings(parent, "parameters", "parameters"):
+def _named(run: Run, parent: documents.Document, name: str) -> documents.Document:
+    listed = documents.mappings(parent, "parameters", "parameters")
+    run.effort += len(listed) // _LONG_LIST
+    for parameter in listed:
         if parameter.get("name") == name:
             return parameter
     return documents.EMPTY

@@ -102,10 +102,10 @@ class Collection:
         """Add the task that a call comes to; returns its id."""
         node = self.node(at.path)
         cpu_m, memory_bytes = _asked(facts, frame)
-        image = facts.image
+        image = facts.image if len(facts.image) <= LONGEST_IMAGE else ""
         if "{{" in image:
             image = parameters.fill(image, frame) or ""
-        image = image if len(image) <= LONGEST_IMAGE else ""
+            image = image if len(image) <= LONGEST_IMAGE else ""
         task_id = self._new_id(node.id if node else self.display(at.path))
         state = workflows.TaskState.SKIPPED if at.over else workflows.TaskState.UNSTARTED
         self.tasks.append(
@@ -226,7 +226,8 @@ def _asked(facts: templates.Facts, frame: parameters.Frame) -> tuple[int, int]:
     if facts.kind is not workflows.TaskKind.POD:
         return 0, 0
     cpu_m, memory_bytes = facts.requests.cpu_m, facts.requests.memory_bytes
-    if facts.patch and (patch := parameters.fill(facts.patch, frame)):
+    short = facts.patch if len(facts.patch) <= templates.LONGEST_PATCH else ""
+    if short and (patch := parameters.fill(short, frame)):
         patched_m, patched_bytes = templates.patched(patch)
         cpu_m = cpu_m if patched_m is None else patched_m
         memory_bytes = memory_bytes if patched_bytes is None else patched_bytes

@@ -27,6 +27,8 @@ KINDS = {
 }
 """What a template may be, in the order in which Argo asks (`Template.GetType`)."""
 _DIGEST_LENGTH = 16
+LONGEST_PATCH = 16 * 1024
+"""Characters of a `podSpecPatch`; a longer one stays unread, since it is read for each task."""
 
 
 def key(obj: Mapping[str, object]) -> str:
@@ -278,6 +280,8 @@ def patched(patch: str) -> tuple[int | None, int | None]:
 
     Only JSON is read: a patch in YAML stays unread, and the template's own requests count.
     """
+    if len(patch) > LONGEST_PATCH:
+        return None, None
     try:
         written = json.loads(patch)
         for container in documents.mappings(documents.root(written, "podSpecPatch"), "containers"):

@@ -176,6 +176,8 @@ class Walk:
             following: list[str] = []
             made: dict[str, str] = {}
             for step in group:
+                if self._calls > MOST_CALLS:
+                    break
                 name = documents.text(step, "name", where)
                 path = f"{at.path}[{place}].{name}"
                 maybe = at.conditional or bool(step.get("when"))
@@ -268,6 +270,8 @@ class Walk:
         ends: list[str] = []
         known = dict(enumerate(fan.items))
         for place in sorted({*known, *begun}):
+            if self._calls > MOST_CALLS:
+                break
             item = known.get(place)
             path = begun.get(place) or f"{at.path}({place}:{expansions.label(item)})"
             element = at.at(path, at.parents, over=over)

@@ -129,7 +129,7 @@ def _rounded(value: Fraction) -> int:
 
 def _refusal(text: object, *, where: str) -> QuantityError:
     """Return the error for `text`, shortened so that it stays one readable line."""
-    shown = repr(text)
+    shown = repr(text[: LONGEST_TEXT + 1] if isinstance(text, str) else text)
     if len(shown) > LONGEST_TEXT:
         shown = shown[:LONGEST_TEXT] + "…"
     return QuantityError(

@@ -11,6 +11,8 @@ from tests.unit.argo import laws
 from tests.unit.argo.builders import (
     Object,
     a_dag,
+    a_node,
+    a_status,
     a_step,
     a_task,
     a_template,
@@ -145,6 +147,44 @@ def an_image(image: str, **parameters: str) -> Object:
                 ),
             ),
             id="a long value through many hands",
+        ),
+        pytest.param(
+            a_workflow(
+                the_steps(
+                    [a_step("a", withSequence={"count": 1_000})],
+                    [a_step(f"b{n}", withParam="{{steps.a.outputs.result}}") for n in range(500)],
+                ),
+                status=a_status(
+                    *(
+                        a_node(f"wf[0].a({n}:x)", "Succeeded", outputs={"result": "r" * 500})
+                        for n in range(1_000)
+                    )
+                ),
+            ),
+            id="a wide fan-out asked for again and again",
+        ),
+        pytest.param(
+            a_workflow(
+                the_steps([a_step("a", withSequence={"count": 2_000})]),
+                a_template("work", podSpecPatch='{"x":"' + "y" * 900_000 + '"}'),
+            ),
+            id="a long patch",
+        ),
+        pytest.param(
+            a_workflow(
+                a_dag(*(a_task(f"t{n}") for n in range(5_000))),
+                a_template(
+                    "work",
+                    container={"image": "{{inputs.parameters.last}}"},
+                    inputs={
+                        "parameters": [
+                            *({"name": f"p{n}", "value": "v"} for n in range(20_000)),
+                            {"name": "last", "value": "x"},
+                        ]
+                    },
+                ),
+            ),
+            id="many parameters",
         ),
     ],
 )
