@@ -17,7 +17,7 @@ from tiphys.models.estimators import histories
 DEFAULT_S = 60.0
 """What a task is taken for of which nothing at all is known."""
 DEFAULT_WIDTH = 2.0
-"""What a fan-out is taken for whose template was never seen to fan out."""
+"""What a fan-out is taken for where no template was ever seen to fan out."""
 KEPT_ROWS = 40
 """Newest rows of an identity and group that count: older ones tell of older inputs and nodes."""
 SWEEPS = 5
@@ -142,6 +142,7 @@ def learn(rows: Iterable[histories.Row]) -> Book:
         for identity, by_group in logs.items()
     }
     centres = [entry.estimate.centre_s for entry in entries.values()]
+    fanned = [width for width in widths.values() if width > 1]
     return Book(
         entries=entries,
         group_factors=tuple(
@@ -151,7 +152,7 @@ def learn(rows: Iterable[histories.Row]) -> Book:
         by_image=_siblings(entries, "image"),
         by_template=_siblings(entries, "template"),
         default_s=histories.spread(centres).centre if centres else DEFAULT_S,
-        default_width=(max(1.0, sum(widths.values()) / len(widths)) if widths else DEFAULT_WIDTH),
+        default_width=histories.spread(fanned).centre if fanned else DEFAULT_WIDTH,
     )
 
 

@@ -127,6 +127,18 @@ def test_widths_are_medians_over_runs() -> None:
     assert books.DEFAULT_WIDTH == books.Book().width(ALIGN)
 
 
+def test_a_fan_out_that_was_never_seen_is_as_wide_as_others() -> None:
+    """What always ran alone tells nothing of it."""
+    alone = [row(SORT, run=run) for run in "abc"]
+    assert books.DEFAULT_WIDTH == books.learn(alone).width(ALIGN)
+    wide = [
+        row(workflows.Identity(source="s", template=f"t{width}"), run="a")
+        for width in (4, 6, 900)
+        for _ in range(width)
+    ]
+    assert 6.0 == books.learn([*alone, *wide]).width(ALIGN)
+
+
 def test_the_order_of_rows_does_not_matter() -> None:
     """Two replicas that read the same rows answer the same."""
     rows = seen(noise=0.2)
