@@ -92,7 +92,8 @@ def release(pod: Object, decided: Decided, *, stamp: str, signature: str) -> Pat
 
     It tests the pod's uid and the gate first, so that it never meets another pod of that name nor
     opens a foreign gate. Sizes are corrected before it, through the `resize` subresource.
-    Raises `errors.InputError` where the decision contradicts the pod.
+    Raises `errors.InputError` where the decision contradicts the pod, `errors.StaleError` where it
+    was made for another pod of that name.
     """
     if decided.verdict is not decisions.Verdict.RELEASE:
         raise errors.InputError(f"verdict {decided.verdict}: a release is needed")

@@ -24,10 +24,9 @@ LONGEST_PAYLOAD = 4 * 2**20
 """Bytes; a pod in etcd has at most 1.5 MiB, and one in an admission review at most 3 MiB."""
 LONGEST_SIGNATURE = 512
 SHORT = 1024
-"""Bytes of a stamp at most: what is so short and was found valid is not checked again."""
+"""Bytes of a stamp at most: of what is so short the finding is remembered."""
 REMEMBERED = 1024
-"""Valid signatures of short texts: the pod that one call of the webhook wrote comes back in the
-next."""
+"""Findings about short texts: the pod that one call of the webhook wrote comes back in the next."""
 
 
 class _Registry(jws.JWSRegistry):
