@@ -14,6 +14,9 @@ from aiohttp import web
 
 from tiphys.webhook import breakers, materials, metrics, servers
 
+IDLE_S = 120.0
+"""Seconds without a whole request after which a connection is closed: any pod may make them."""
+
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Health:
@@ -73,7 +76,8 @@ async def serve(health: Health, *, address: str, port: int) -> tuple[web.ServerR
             )
         return web.Response(status=404, text="/metrics, /healthz or /readyz")
 
-    runner = web.ServerRunner(web.Server(answered, access_log=None))
+    server = web.Server(answered, access_log=None, keepalive_timeout=IDLE_S)
+    runner = web.ServerRunner(server)
     await runner.setup()
     site = web.TCPSite(runner, address, port)
     await site.start()

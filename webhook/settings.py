@@ -178,7 +178,12 @@ def parse(text: str, *, where: str) -> Settings:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise errors.InputError(f"{where}: no YAML ({error})") from error
-    return typing.cast("Settings", _build(Settings, {} if found is None else found, where=where))
+    read = typing.cast("Settings", _build(Settings, {} if found is None else found, where=where))
+    if read.clients.certified and not read.clients.subjects:
+        raise errors.InputError(
+            f"{where}: clients: subjects is empty, so nobody is answered; name the API server"
+        )
+    return read
 
 
 def _build(kind: type, found: object, *, where: str) -> object:

@@ -113,6 +113,7 @@ def test_settings_read_back() -> None:
         ("drainS: -1", "here: drainS: expected a number from 0.0 to 600.0, got -1"),
         ("logLevel: 5", "expected text"),
         ("clients: {subjects: x}", "expected a list of texts"),
+        ("clients: {subjects: []}", "subjects is empty, so nobody is answered"),
         ("files: {key: a}", "here: files: needs certificate, key"),
         ("[", "here: no YAML"),
         ("- a", "here: expected keys and values"),
@@ -123,6 +124,12 @@ def test_settings_that_cannot_be_read_are_named(text: str, said: str) -> None:
     with pytest.raises(errors.InputError) as caught:
         settings.parse(text, where="here")
     assert said in str(caught.value)
+
+
+def test_nobody_has_to_be_named_where_no_certificate_is_shown() -> None:
+    """A secret path says who calls."""
+    chosen = settings.parse("clients: {certificates: none, subjects: []}", where="here")
+    assert () == chosen.clients.subjects
 
 
 def test_every_field_of_the_settings_is_in_the_page() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes import authorities, pods, webhooks
 from tiphys.models.domain import errors
-from tiphys.webhook import processes, servers, settings
+from tiphys.webhook import healths, processes, servers, settings
 
 
 async def posted(session: aiohttp.ClientSession, body: bytes, path: str = "/mutate") -> int:
@@ -334,6 +334,21 @@ async def test_the_plain_pages(world: webhooks.World) -> None:
     assert [200, 200, 200, 404] == [status for status, _ in pages.values()]
     assert 'tiphys_webhook_mutations_total{outcome="gated"} 0.0' in pages["/metrics"][1]
     assert '"decisions":"reachable"' in pages["/readyz"][1]
+
+
+async def test_who_asks_the_plain_pages_nothing_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any pod may come there, and each connection takes memory."""
+    monkeypatch.setattr(healths, "IDLE_S", 0.2)
+    async with webhooks.running(tmp_path) as world:
+        for sent in (b"", b"GET /healthz HTTP/1.1\r\n"):
+            port = world.process.health_port
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            async with asyncio.timeout(10):
+                assert b"" == await reader.read()
+            writer.close()
 
 
 @pytest.mark.parametrize("text", ["", "CN", "CN=", "=x", "O=a,,CN=b"])
