@@ -27,6 +27,9 @@ KINDS = {
 }
 """What a template may be, in the order in which Argo asks (`Template.GetType`)."""
 _DIGEST_LENGTH = 16
+MOST_MERGED = 500_000
+"""Entries of `templateDefaults` that are copied into the templates of one Workflow; the templates
+beyond stay as they are written.  Long defaults and many templates would fill the memory."""
 LONGEST_PATCH = 16 * 1024
 """Characters of a `podSpecPatch`; a longer one stays unread, since it is read for each task."""
 
@@ -81,6 +84,8 @@ class Library:
         self._defaults = defaults
         self._scopes: dict[tuple[str, bool], Scope] = {}
         self._merged: dict[int, documents.Document] = {}
+        self._room = MOST_MERGED
+        self._size = _entries(defaults)
         self._kept: list[documents.Document] = []
 
     def find(self, step: documents.Document, scope: Scope, where: str) -> Found | str:
@@ -134,6 +139,9 @@ class Library:
             return template
         merged = self._merged.get(id(template))
         if merged is None:
+            self._room -= self._size
+            if self._room < 0:
+                return template
             own = next((kind for kind in KINDS if template.get(kind) is not None), "")
             usable = {
                 name: value
@@ -143,6 +151,11 @@ class Library:
             merged = self._merged[id(template)] = merge(usable, template)
             self._kept.append(template)  # so that its id stays its own
         return merged
+
+
+def _entries(obj: documents.Document) -> int:
+    """Return how many fields an object has, with those of the objects in it."""
+    return len(obj) + sum(_entries(each) for each in obj.values() if isinstance(each, dict))
 
 
 def merge(defaults: documents.Document, own: documents.Document) -> documents.Document:

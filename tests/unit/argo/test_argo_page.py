@@ -39,6 +39,7 @@ def test_the_page_explains_every_word(word: str) -> None:
         f"at most {nodes.MOST_BYTES // 2**20} MiB, and {nodes.MOST_VALUES:,} values",
         f"{walks.LONGEST_PATH:,} characters",
         f"{parameters.MOST_EFFORT:,} replaced tags",
+        f"{templates.MOST_MERGED:,} copied entries",
         f"{tasks.LONGEST_IMAGE:,} characters",
     ],
 )

@@ -224,6 +224,18 @@ def test_values_that_lead_to_values_end(obj: Object) -> None:
         ),
         pytest.param(
             a_workflow(
+                a_dag(
+                    *(
+                        a_task(f"t{n}", inline={"container": {}, "metadata": {"labels": {"a": ""}}})
+                        for n in range(1_000)
+                    )
+                ),
+                templateDefaults={"metadata": {"labels": {f"k{n}": "" for n in range(10_000)}}},
+            ),
+            id="defaults",
+        ),
+        pytest.param(
+            a_workflow(
                 the_steps(
                     [
                         a_step(
