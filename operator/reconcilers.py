@@ -10,6 +10,7 @@ measures how far kopf is behind, and has it started again where it says nothing 
 import asyncio
 import datetime
 import logging
+import signal
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -192,8 +193,8 @@ class Reconciler:
                 for followed in self.followed:
                     followed.told, followed.cache.current = False, True
                 await self._operate()
-                # kopf takes SIGTERM and SIGINT over, and ends without an error for these alone:
-                # they were meant for the whole process.
+                # kopf ends without an error for SIGTERM and SIGINT alone, where it heard one
+                # before we did: they were meant for the whole process.
                 self._stop()
             except Exception as error:
                 # Whatever ends kopf must not end decisions; its caches grow old and say so.
@@ -216,7 +217,7 @@ class Reconciler:
         settings.watching.server_timeout = 300
         settings.watching.client_timeout = 330
         settings.networking.request_timeout = 30
-        settings.batching.worker_limit = 16
+        settings.queueing.worker_limit = 16
         settings.persistence.diffbase_storage = NoDiffs()
 
         kopf.on.login(registry=registry)(self._session)
@@ -232,6 +233,9 @@ class Reconciler:
             clusterwide=True,
             namespaces=(),
         )
+        # kopf has taken both over, and would keep them after its end.
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, self._stop)
         unheard = asyncio.ensure_future(self._unheard.wait())
         try:
             done, _ = await asyncio.wait({*tasks, unheard}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,5 +1,8 @@
 """The audit of what kopf follows: ghosts, lags, and kinds of which it never hears."""
 
+import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -118,3 +121,35 @@ async def test_an_event_that_comes_late_changes_nothing(audited: Audited) -> Non
         assert left == list(cached.templates)
         found = cached.templates.get("genomics/a")
         assert found is None or {"entrypoint": "b"} == found.written["spec"]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_signal_ends_the_process_whether_kopf_runs_or_not(
+    audited: Audited, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """kopf takes signals over and never gives them back; between two runs nobody would hear one."""
+    _, reconciler, _, _ = audited
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    spawned = asyncio.Event()
+
+    async def spawn(**_: Any) -> list[asyncio.Task[None]]:
+        kopfs: asyncio.Future[int] = loop.create_future()
+        loop.add_signal_handler(signal.SIGTERM, kopfs.set_result, signal.SIGTERM)
+        spawned.set()
+        return [asyncio.create_task(asyncio.sleep(0 if ended else 60))]
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn)
+    monkeypatch.setattr(reconciler, "_stop", stopped.set)
+    task = asyncio.ensure_future(reconciler._operate())
+    try:
+        await asyncio.wait_for(spawned.wait(), 5.0)
+        if ended:
+            await task
+        await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stopped.wait(), 5.0)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(name)
