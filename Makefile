@@ -17,7 +17,7 @@ help: #+ list the targets
 	@echo; echo 'Parts of these, and rarer ones:'
 	@sed -n 's/^\([a-z-]*\):.*#+ \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
 
-demo: ## 16 workflows by kube-scheduler, then by Tiphys; a page; about 6 min once built
+demo: ## 16 workflows by kube-scheduler, then by Tiphys; a page; about 7 min once built
 	@.ci/setup python binaries
 	@$(python) -m lab demo $(ARGS)
 

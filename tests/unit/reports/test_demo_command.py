@@ -193,10 +193,10 @@ def test_a_demo_that_would_take_hours_is_not_proposed(stage, tmp_path):
 
 def test_slower_time_and_more_work_are_given_longer():
     """What the demo proposes for a slow machine is never cut short by the demo itself."""
-    assert 600 == demos.limit_wall_s(16, overload=1.5, speed=20)
+    assert 600 == demos.limit_wall_s(16, overload=1.5, speed=demos.SPEED)
     assert 600 == demos.limit_wall_s(3, overload=2, speed=60)
-    assert 1200 == demos.limit_wall_s(16, overload=1.5, speed=10)
-    assert 3600 == demos.limit_wall_s(32, overload=0.5, speed=20)
+    assert 1200 == demos.limit_wall_s(16, overload=1.5, speed=demos.SPEED / 2)
+    assert 3600 == demos.limit_wall_s(32, overload=0.5, speed=demos.SPEED)
 
 
 def test_the_lab_of_another_demo_is_left_alone(stage, tmp_path, monkeypatch):
