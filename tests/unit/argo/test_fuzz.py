@@ -5,7 +5,6 @@ Argo's examples and what the lab recorded of them are damaged at random places, 
 
 import copy
 import random
-import time
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ EXAMPLES = [
 ] + INPUTS["halfway"]
 PODS = [{**pod, "status": builders.ENDED} for pod in INPUTS["pods"]]
 CRONS = [obj for obj in INPUTS["examples"].values() if obj["kind"] == "CronWorkflow"]
-SLOWEST_S = 10.0
 
 PLAIN = st.one_of(
     st.none(),
@@ -86,7 +84,6 @@ DAMAGES = st.lists(JSON, min_size=1, max_size=4)
 
 def read_or_refused(obj: Any) -> None:
     """Read a Workflow: it keeps the laws, or there is one named error."""
-    began = time.process_time()
     try:
         workflow = argo_workflows.read(obj, templates=OBJECTS)
     except errors.InputError as error:
@@ -94,7 +91,6 @@ def read_or_refused(obj: Any) -> None:
     else:
         laws.check(workflow)
         clocks.of_workflow(workflow)
-    assert SLOWEST_S > time.process_time() - began
 
 
 @given(st.sampled_from(EXAMPLES), st.randoms(use_true_random=False), DAMAGES)
