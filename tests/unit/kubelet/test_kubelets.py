@@ -246,9 +246,23 @@ async def test_an_unready_node_says_so_and_its_pods_run_on(tmp_path: Path) -> No
 
 
 async def test_a_slow_disk_slows_what_reads_from_it(tmp_path: Path) -> None:
-    """The caps of the physics fall in mid-run, and the fault is in the journal."""
-    async with a_kubelet(tmp_path) as kubelet:
-        await kubelet.kubelet.obey(controls.Command(fault="slow-disk", node="g-0", iops=50.0))
+    """From 30,000 to 2,000 IOPS in mid-run: what is left then takes 15 times as long."""
+    ops = 900_000.0
+    clock = a_clock(100.0)
+    known = (a_truth("a", cpu_s=0.0, disk_ops=ops),)
+    async with a_kubelet(tmp_path, clock=clock, known=known) as kubelet:
+        kubelet.api.listed(an_argo_pod("a"))
+        await until(lambda: is_running(kubelet))
+        await asyncio.sleep(0.1)
+        fell_at = clock.wall()
+        await kubelet.kubelet.obey(controls.Command(fault="slow-disk", node="g-0", iops=2000.0))
+        await until(kubelet.records)
+    (record,) = kubelet.records()
+    assert record.started_at is not None
+    before_s = (fell_at - record.started_at) * clock.speed
+    after_s = (record.ended_at - fell_at) * clock.speed
+    assert 10.0 == pytest.approx(before_s, abs=1.0)
+    assert (ops - 30_000 * before_s) / 2000 == pytest.approx(after_s, abs=0.1)
     assert '"fault":"slow-disk","node":"g-0"' in kubelet.journal.read_text()
 
 
