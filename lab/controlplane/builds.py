@@ -23,6 +23,8 @@ from lab import errors, homes
 from lab.controlplane import extracts, processes, toolchains, tools
 
 STARTS_WITHIN_S = 60.0
+LOCKED_WITHIN_S = 3600.0
+"""The longest program takes a third of it to build on two cores."""
 DISK_FULL = ("no space left on device", "disk quota exceeded")
 NO_MODULES = (
     "dial tcp",
@@ -306,14 +308,29 @@ def _module_folder(item: Target, tell: Tell) -> Path:
 
 @contextlib.contextmanager
 def _locked(folder: Path, tell: Tell) -> Iterator[None]:
-    """Hold the lock of one cache folder; tells once a second while another build has it."""
+    """Hold the lock of one cache folder; tells once a second while another build has it.
+
+    Raises `SetupError` when another has had it for `LOCKED_WITHIN_S`. The file names its holder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a") as file:
+    until = time.monotonic() + LOCKED_WITHIN_S
+    path = folder / ".lock"
+    with path.open("a") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except BlockingIOError:
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    pid = path.read_text().strip()
+                    holder = f"process {pid}" if pid else "another process"
+                    raise errors.SetupError(
+                        f"{holder} has built in {folder} for {LOCKED_WITHIN_S:.0f} s: wait for it "
+                        f"or end it, and repeat (`fuser {path}` lists who has the lock open)"
+                    ) from error
                 tell(Stage.WAITING)
                 time.sleep(HEARTBEAT_S)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
         yield

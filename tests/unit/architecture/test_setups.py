@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -105,6 +106,29 @@ def test_an_interrupted_set_up_is_begun_again(checkout: Path) -> None:
         assert expected in said
         assert "interrupted; the same command continues" in said
         (checkout / "started").unlink()
+
+
+def test_another_set_up_is_waited_for_a_limited_time(checkout: Path) -> None:
+    """The sentence at the end names the process that holds the lock, and what to do."""
+    script = checkout / ".ci" / "setup"
+    script.write_text(re.sub(r"(?m)^wait_s=\d+", "wait_s=1", script.read_text()))
+    slow = program(checkout, "slow", SLOW)
+    first = start(checkout, ".ci/setup", "python", PYTHON=str(slow))
+    try:
+        limit = time.monotonic() + 60
+        while not (checkout / "started").exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        second = start(checkout, ".ci/setup", "python", PYTHON=str(slow))
+        said, _ = second.communicate(timeout=60)
+    finally:
+        os.killpg(first.pid, signal.SIGINT)
+        first.communicate(timeout=60)
+    assert second.returncode == 3
+    assert said == (
+        "set-up: another set-up of this checkout is running; waiting for it, 1 s at most\n"
+        f"set-up: process {first.pid} still sets this checkout up after 1 s; "
+        "wait for it or end it, then run the same command again\n"
+    )
 
 
 def test_what_cannot_be_installed_is_named_and_skipped(checkout: Path) -> None:

@@ -1,3 +1,5 @@
+import fcntl
+import os
 import threading
 from pathlib import Path
 
@@ -68,6 +70,44 @@ def test_two_builds_at_once_build_once(folder: Path, monkeypatch: pytest.MonkeyP
 
     assert 1 == calls(log, "build")
     assert builds.Stage.WAITING in {*seen[0], *seen[1]}
+
+
+@pytest.mark.parametrize(("written", "holder"), [("4711", "process 4711"), ("", "another process")])
+def test_a_build_that_never_ends_is_waited_for_a_limited_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, written: str, holder: str
+) -> None:
+    """The sentence names who holds the lock, where, and what to do."""
+    log = a.install_go(folder, monkeypatch)
+    monkeypatch.setattr(builds, "LOCKED_WITHIN_S", 0.3)
+    monkeypatch.setattr(builds, "HEARTBEAT_S", 0.05)
+    target = target_in(folder)
+    target.folder.mkdir(parents=True)
+    lock = target.folder / ".lock"
+    lock.write_text(written)
+    stages: list[builds.Stage] = []
+
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(errors.SetupError) as caught:
+            builds.build([target], report=lambda step: stages.append(step.stage))
+
+    said = str(caught.value)
+    assert said.startswith(f"{holder} has built in {target.folder} for 0 s: wait for it or end it")
+    assert f"`fuser {lock}`" in said
+    assert {builds.Stage.WAITING} == set(stages)
+    assert 0 == calls(log, "build")
+
+
+def test_the_lock_names_who_holds_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever held it before is not named any more."""
+    a.install_go(folder, monkeypatch)
+    target = target_in(folder)
+    target.folder.mkdir(parents=True)
+    (target.folder / ".lock").write_text("123456789")
+
+    builds.build([target])
+
+    assert str(os.getpid()) == (target.folder / ".lock").read_text()
 
 
 def test_progress_says_which_program_and_how_many_packages(
