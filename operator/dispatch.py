@@ -83,7 +83,7 @@ def usage(names: list[str], *, called: str = "tiphys") -> str:
     )
     return (
         f"usage: {called} COMMAND [ARGUMENT ...]\n\n"
-        "Steers Argo Workflows: what runs next, where, and with how much.\n\n"
+        "Steers Argo Workflows: what runs next, and where.\n\n"
         f"commands:\n{listed}\n\n`{called} COMMAND --help` says more.\n\n"
         "options:\n  -h, --help   show this text\n  --version    show the version\n"
     )

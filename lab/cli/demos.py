@@ -87,7 +87,7 @@ def demo(
     )
     _say(1, f"{workflows} {MIX} workflows, {overload:g} times what the cluster can do: default")
     base = arms.run(ctx, arms.DEFAULT, load, name=LAB, kubernetes=kubernetes)
-    _say(2, "the same workflows in the same cluster: Tiphys, by one annotation on each namespace")
+    _say(2, "the same workflows in an equal cluster: Tiphys, by one annotation on each namespace")
     steered = arms.run(ctx, arms.TIPHYS, load, name=LAB, kubernetes=kubernetes)
     _say(3, "what the API server and the kubelet wrote down about both")
     ended = (base, steered)
