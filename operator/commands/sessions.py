@@ -135,7 +135,10 @@ def main(command: click.Command, name: str, arguments: list[str]) -> int:
     """Run a click command as a subcommand of `tiphys`; return its exit code."""
     try:
         code = command.main(
-            arguments, prog_name=f"{dispatch.program(sys.argv[0])} {name}", standalone_mode=False
+            arguments,
+            prog_name=f"{dispatch.program(sys.argv[0])} {name}",
+            standalone_mode=False,
+            help_option_names=["-h", "--help"],
         )
     except click.ClickException as error:
         error.show()

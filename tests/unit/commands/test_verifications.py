@@ -141,7 +141,10 @@ def test_every_command_helps_and_refuses_nonsense(
 ) -> None:
     """--help ends with 0 and tells the exit codes, an unknown option with 2."""
     assert 0 == command.main(["--help"])
-    assert "Exit codes" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "Exit codes" in told
+    assert 0 == command.main(["-h"])
+    assert told == capsys.readouterr().out
     assert 2 == command.main(["--nonsense"])
 
 
