@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -14,6 +13,7 @@ import pytest
 
 from lab import apis, homes
 from lab.controlplane import processes
+from tests import programs
 from tests.lab import polls, simulated_pods
 from tests.lab.simulated_pods import a_container, a_pod, a_truth
 
@@ -22,10 +22,7 @@ LabMaker = Callable[..., homes.Home]
 pytestmark = pytest.mark.timeout(240)
 
 GIB = float(2**30)
-PROMETHEUS = shutil.which("prometheus") or shutil.which(
-    Path(__file__).parents[2] / "build" / "debian" / "usr" / "bin" / "prometheus"
-)
-"""The machine's, else what `.ci/setup debian` unpacked."""
+PROMETHEUS = programs.find("prometheus")
 
 
 def pods_of(namespace: str) -> str:

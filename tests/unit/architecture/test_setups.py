@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.unit.architecture import trees
 
 PROGRAMS = ("bash", "cat", "cut", "dirname", "env", "id", "mkdir")
@@ -146,7 +147,7 @@ def test_what_cannot_be_installed_is_named_and_skipped(checkout: Path) -> None:
 
 
 def test_what_would_come_with_a_service_is_unpacked_and_not_installed(checkout: Path) -> None:
-    """Prometheus: once, into build/debian, where the test looks for it."""
+    """Prometheus: once, into build/debian, where the tests look for it."""
     for name in (*PROGRAMS, "chmod", "cp", "rm", "touch"):
         (checkout / "bin" / name).symlink_to(shutil.which(name) or name)
     program(checkout, "apt-get", DOWNLOADED)
@@ -158,8 +159,21 @@ def test_what_would_come_with_a_service_is_unpacked_and_not_installed(checkout: 
         assert expected == ("set-up: Debian package: prometheus, its files alone" in said)
         assert "prometheus is not here" not in said
         assert "chromium is not here" in said
-    assert (checkout / "build" / "debian" / "usr" / "bin" / "prometheus").exists()
+    assert (checkout / programs.UNPACKED.relative_to(trees.ROOT) / "prometheus").exists()
     assert not (checkout / "build" / "debian.new").exists()
+
+
+def test_tests_prefer_the_machines_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else they take what was unpacked; without either they are told so."""
+    unpacked, own = tmp_path / "unpacked", tmp_path / "own"
+    monkeypatch.setattr(programs, "UNPACKED", unpacked)
+    monkeypatch.setenv("PATH", str(own))
+    found = [programs.find("promtool")]
+    for folder in (unpacked, own):
+        folder.mkdir()
+        (folder / "promtool").touch(mode=0o755)
+        found.append(programs.find("promtool"))
+    assert [None, str(unpacked / "promtool"), str(own / "promtool")] == found
 
 
 def test_an_unknown_step_lists_the_steps(checkout: Path) -> None:

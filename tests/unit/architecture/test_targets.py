@@ -22,6 +22,16 @@ def test_help_lists_the_few_and_then_the_rest() -> None:
     assert 100 >= max(map(len, done.stdout.splitlines()))
 
 
+def test_all_is_set_up_before_the_first_of_the_tests() -> None:
+    """Unit tests look for Argo's module and Prometheus, and are skipped where these are missing."""
+    command = ["make", "--no-print-directory", "--dry-run", "test"]
+    done = subprocess.run(command, cwd=trees.ROOT, capture_output=True, text=True, check=True)
+    steps = done.stdout.splitlines()
+    assert ".ci/setup python debian binaries" == steps[0]
+    ran = [folder for line in steps for folder in re.findall(r"pytest (tests/\w+)", line)]
+    assert ["tests/unit", "tests/lab"] == ran
+
+
 def test_every_target_is_declared_to_be_no_file() -> None:
     """A file of that name would keep it from running."""
     phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", TEXT, re.MULTILINE)

@@ -6,7 +6,6 @@ Over 400 lines, since all exporters are read from one world.
 import asyncio
 import contextlib
 import dataclasses
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -27,12 +26,14 @@ from lab.kubelet.exporters import (
     scrapes,
     servers,
 )
+from tests import programs
 from tests.unit.kubelet.builders import a_clock, a_cluster, a_container, a_group, a_pod
 from tiphys.models.physics import engines
 
 PATHS = ("/metrics/cadvisor?node=g-0", "/metrics/node?node=g-0", "/metrics/state", "/metrics")
+PROMTOOL = programs.find("promtool")
 needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="no promtool: it comes with Prometheus"
+    PROMTOOL is None, reason="no promtool, which comes with Prometheus: `.ci/setup debian`"
 )
 USAGE = computations.Usage(
     cpu_core_s=600.0,
@@ -392,8 +393,9 @@ async def test_prometheus_own_tool_finds_nothing_wrong_with_the_pages(tmp_path: 
 
 def complaints(text: str) -> list[str]:
     """Return what promtool says of a page."""
+    assert PROMTOOL is not None
     done = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
+        [PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False
     )
     return [line for line in (done.stdout + done.stderr).splitlines() if "snake_case" not in line]
 
@@ -411,7 +413,8 @@ def test_the_prometheus_configuration_is_one(tmp_path: Path) -> None:
     """As Prometheus' own tool reads it."""
     path = tmp_path / "prometheus.yml"
     path.write_text(scrapes.config(port=1234, nodes=["a-0", "a-1"]))
-    subprocess.run(["promtool", "check", "config", path], check=True, capture_output=True)
+    assert PROMTOOL is not None
+    subprocess.run([PROMTOOL, "check", "config", path], check=True, capture_output=True)
 
 
 def test_gpu_groups_export_their_gpus() -> None:
