@@ -1,4 +1,4 @@
-"""A Go that builds at once, and a tool module to build: both are files in a test's folder."""
+"""A Go that builds at once, a tool module to build, prebuilt programs: files in a test's folder."""
 
 import stat
 from pathlib import Path
@@ -22,6 +22,13 @@ build)
     eval "$GO_BUILD" ;;
 esac
 """
+PROGRAMS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "workflow-controller",
+)
 BUILT = """
 printf 'fmt\\nexample.com/program\\n' >&2
 printf '#!/bin/sh\\necho v1\\n' > "$out"
@@ -68,3 +75,14 @@ def install_go(
     monkeypatch.setenv("GO_BUILD", build)
     monkeypatch.delenv("GOTOOLCHAIN", raising=False)
     return log
+
+
+def prebuilt(folder: Path, *, says: str = f"Kubernetes {tools.KUBERNETES_VERSIONS[0]}") -> Path:
+    """Fill a folder as envtest lays it out, with Argo's manifests beside."""
+    folder.mkdir(exist_ok=True)
+    for name in PROGRAMS:
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho {says}\n")
+        program.chmod(0o755)
+    (folder / "manifests" / "crds" / "minimal").mkdir(parents=True)
+    return folder

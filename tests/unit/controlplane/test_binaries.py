@@ -9,32 +9,14 @@ from tests.unit.controlplane import fake_tools as a
 from tests.unit.controlplane import lab_states
 
 KUBERNETES = tools.KUBERNETES_VERSIONS[0]
-NAMES = (
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "workflow-controller",
-)
 ASKED = states.Asked()
-
-
-def prebuilt(folder: Path, *, says: str = f"Kubernetes {KUBERNETES}") -> Path:
-    """Fill a folder as envtest lays it out, with Argo's manifests beside."""
-    folder.mkdir(exist_ok=True)
-    for name in NAMES:
-        program = folder / name
-        program.write_text(f"#!/bin/sh\necho {says}\n")
-        program.chmod(0o755)
-    (folder / "manifests" / "crds" / "minimal").mkdir(parents=True)
-    return folder
 
 
 def test_prebuilt_programs_are_taken_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No Go is needed then."""
-    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(a.prebuilt(tmp_path)))
     monkeypatch.setenv("PATH", "")
 
     found = binaries.find(ASKED)
@@ -47,7 +29,7 @@ def test_all_that_is_missing_is_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not one after the other."""
-    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(a.prebuilt(tmp_path)))
     (tmp_path / "etcd").unlink()
     (tmp_path / "kube-scheduler").unlink()
 
@@ -59,7 +41,7 @@ def test_programs_that_may_not_be_executed_come_with_the_command_that_mends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are there; to put them there again would not help."""
-    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(a.prebuilt(tmp_path)))
     (tmp_path / "etcd").chmod(0o644)
 
     with pytest.raises(errors.SetupError) as caught:
@@ -83,7 +65,7 @@ def test_a_folder_of_programs_that_is_none_is_named(
 @pytest.fixture
 def programs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder as envtest leaves it, without Argo's manifests, beside an empty cache."""
-    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path / "programs")))
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(a.prebuilt(tmp_path / "programs")))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.rmtree(tmp_path / "programs" / "manifests")
     argo = tmp_path / "programs" / "workflow-controller"
@@ -197,7 +179,7 @@ def test_a_prebuilt_kubernetes_of_another_version_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results would carry the wrong version."""
-    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path, says="Kubernetes v1.30.0")))
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(a.prebuilt(tmp_path, says="Kubernetes v1.30.0")))
 
     with pytest.raises(errors.SetupError, match=r"`Kubernetes v1.30.0`, but .* was asked for"):
         binaries.find(ASKED)
@@ -208,7 +190,7 @@ def test_a_prebuilt_program_that_does_not_start_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     """Before anything else is started."""
-    monkeypatch.setenv("TIPHYS_LAB_BIN", str(prebuilt(tmp_path)))
+    monkeypatch.setenv("TIPHYS_LAB_BIN", str(a.prebuilt(tmp_path)))
     (tmp_path / "etcd").write_text(content)
 
     with pytest.raises(errors.SetupError, match=r"etcd does not start \(.*\); replace it"):
