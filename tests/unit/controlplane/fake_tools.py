@@ -8,12 +8,14 @@ import pytest
 from lab.controlplane import tools
 
 GO = """#!/bin/sh
-# GO_LOG collects the calls; GO_BUILD is what `go build` does after it chose $out.
+# GO_LOG collects the calls; GO_BUILD is what `go build` does after it chose $out; GO_MODULE is
+# where the module of Argo is.
 echo "$GOTOOLCHAIN $*" >> "$GO_LOG"
 case "$1" in
 env)
     if [ "$GOTOOLCHAIN" = local ]; then echo "$GO_VERSION"; else eval "$GO_FETCH"; fi ;;
 list)
+    if [ "$2" = -m ]; then echo "$GO_MODULE"; exit; fi
     eval "$GO_LIST"
     printf 'fmt\\nos\\nexample.com/program\\n' ;;
 build)
@@ -36,15 +38,17 @@ chmod +x "$out"
 """
 
 
-def a_tool(folder: Path, *, go: str = "1.26.0", **changes: object) -> tools.Tool:
+def a_tool(
+    folder: Path, *, name: str = "thing", go: str = "1.26.0", **changes: object
+) -> tools.Tool:
     """Return a tool `thing v1` with one program; its module is written below `folder`."""
     tool = tools.Tool(
-        name="thing",
+        name=name,
         version="v1",
         programs=(tools.Program(name="program", package="example.com/program"),),
         **changes,
     )
-    module = folder / "thing-v1"
+    module = folder / f"{name}-v1"
     module.mkdir(parents=True, exist_ok=True)
     (module / "go.mod").write_text(f"module example.com/tools\n\ngo {go}\n")
     (module / "go.sum").write_text("example.com/program v1 h1:x=\n")
