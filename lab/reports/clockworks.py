@@ -1,4 +1,4 @@
-"""Which time is which: what runs `speed` times faster in a lab, and what cannot."""
+"""Which time is which: what runs `speed` times faster in a lab, what is set, and what cannot be."""
 
 ARGO_PAUSE_S = 10.0
 """Simulated seconds that Argo waits before it looks at a workflow again (DEFAULT_REQUEUE_TIME)."""
@@ -10,10 +10,13 @@ SCALED = (
     "how long pods stay on a lost node by default (300 s / speed, 1 s of wall time at least)",
     "all figures of this page that do not say wall time",
 )
-UNSCALED = (
+CHOSEN = (
+    "kube-scheduler's back-off: 1 s of wall time, the least that it takes (defaults: 1 to 10 s)",
+    "Argo's sleep of 1 s after each update of a workflow: left out where time runs faster, as it "
+    "cannot be shortened",
+)
+WALL = (
     "the API server, etcd, the scheduler and Argo themselves: what they take counts speed times",
-    "kube-scheduler's back-off: at least 1 s on the wall, and set to that (defaults: 1 to 10 s)",
-    "Argo's sleep of 1 s after each update of a workflow: left out, as it cannot be shortened",
     "back-off of retries, leases and node heartbeats, CronWorkflows, garbage collection",
     "times in API objects (creationTimestamp, startTime, …)",
 )

@@ -68,7 +68,8 @@ def render(
         template_heads=tables.TEMPLATE_HEADS,
         speed=f"{first.speed:g}",
         scaled=clockworks.SCALED,
-        unscaled=clockworks.UNSCALED,
+        chosen=clockworks.CHOSEN,
+        wall=clockworks.WALL,
         command=first.command,
         origin=[
             f"commit {first.git}",

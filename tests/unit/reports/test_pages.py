@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lab.reports import figures, pages, tables
+from lab.reports import clockworks, figures, pages, tables
 from tests.unit.reports import synthetic_runs as a
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
@@ -72,6 +72,18 @@ def test_headline_and_tables_stand_without_a_script():
     assert f"{measured.figures.mean_completion_s / 60:,.1f}" in text
     assert all(item.name in text for item in measured.workflows)
     assert all(name in text for name in a.TEMPLATES)
+
+
+def test_the_page_says_which_times_are_scaled_set_and_wall():
+    """Each below its heading, with the speed; the three lists say nothing twice."""
+    text = Elements(page_of(a.a_run(speed=60.0))).text.partition("Which time is which")[2]
+    scaled, _, rest = text.partition("Set, as it cannot run faster")
+    chosen, _, wall = rest.partition("Wall time, whatever the speed")
+    assert "Simulated time, 60 times faster than the clock on the wall" in scaled
+    lists = (clockworks.SCALED, clockworks.CHOSEN, clockworks.WALL)
+    for part, lines in zip((scaled, chosen, wall), lists, strict=True):
+        assert all(line in part for line in lines)
+        assert not any(line in part for other in lists if other is not lines for line in other)
 
 
 def test_an_invalid_run_says_so_and_why():
