@@ -57,11 +57,26 @@ def test_every_package_holds_only_its_sentence() -> None:
     assert wrong == [], "write one docstring of one sentence that ends with a full stop, no code"
 
 
-def test_operator_says_its_sentence_in_its_readme() -> None:
-    """The one code folder without `__init__.py` opens its README with the sentence."""
-    heading, _, sentence, *_ = (trees.ROOT / "operator" / "README.md").read_text().splitlines()
-    assert heading == "# operator"
-    assert sentence.endswith(".")
+def test_every_folder_of_code_says_what_may_happen_there() -> None:
+    """In one sentence: the docstring of `__init__.py`, or what its README opens with."""
+    folders = {path.parent for path in trees.tracked(".py", ".sh", ".js")}
+    names = {str(folder.relative_to(trees.ROOT)) for folder in folders}
+    below = sorted(name for name in names if name.partition("/")[0] in trees.CODE)
+    assert {*trees.CODE, "lab/reports/page"} <= set(below)
+    silent = [
+        name
+        for name in (*below, "charts", "tests")
+        if not _is_sentence(_said_of(trees.ROOT / name))
+    ]
+    assert silent == [], "write README.md: `# FOLDER`, an empty line, one sentence"
+
+
+def test_the_readme_of_the_tests_has_a_line_for_each_kind() -> None:
+    """What a test may do depends on the folder that it is in."""
+    folders = {path.relative_to(trees.ROOT / "tests").parts[:-1] for path in _tests()}
+    lines = (trees.ROOT / "tests" / "README.md").read_text().splitlines()
+    told = {match[1] for line in lines if (match := re.match(r"\| `([a-z]+)` \| \w", line))}
+    assert {parts[0] for parts in folders if parts} == told
 
 
 def test_every_tool_module_pins_what_it_builds() -> None:
@@ -95,13 +110,29 @@ def test_nothing_tracked_names(what: str, texts: list[str]) -> None:
     assert found == [], what
 
 
+def _tests() -> list[Path]:
+    """Return the Python files below `tests`."""
+    return [path for path in trees.tracked(".py") if trees.ROOT / "tests" in path.parents]
+
+
+def _said_of(folder: Path) -> str:
+    """Return what a folder says of itself first; empty where it says nothing."""
+    package, readme = folder / "__init__.py", folder / "README.md"
+    if package.exists():
+        return ast.get_docstring(ast.parse(package.read_text())) or ""
+    if not readme.exists():
+        return ""
+    heading, sentence, *_ = [*readme.read_text().split("\n\n"), ""]
+    return sentence.strip() if heading == f"# {folder.name}" else ""
+
+
 def _is_one_sentence(path: Path) -> bool:
     """Tell whether a module is one docstring that is one sentence."""
-    body = ast.parse(path.read_text()).body
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-    return (
-        len(body) == 1
-        and docstring.endswith(".")
-        and "\n\n" not in docstring
-        and not re.search(r"[.!?]\s+[A-Z]", docstring)
-    )
+    module = ast.parse(path.read_text())
+    return len(module.body) == 1 and _is_sentence(ast.get_docstring(module) or "")
+
+
+def _is_sentence(text: str) -> bool:
+    """Tell whether a text is one sentence in one paragraph."""
+    ended = text.endswith(".") and "\n\n" not in text
+    return ended and not re.search(r"[.!?]\s+[A-Z]", text)
