@@ -33,6 +33,17 @@ def test_the_headline_figures_follow_from_the_records():
     assert (0, 0) == (found.oom_kills, found.deadlines_missed)
 
 
+def test_figures_are_simulated_where_their_name_does_not_say_wall():
+    """One run at two speeds: the lab took a sixth of the time, and all else is as it was."""
+    slow, fast = (
+        msgspec.structs.asdict(figures.measure(a.a_busy_run(workflows=4, speed=speed)).figures)
+        for speed in (10.0, 60.0)
+    )
+    assert slow.pop("wall_s") / 6 == pytest.approx(fast.pop("wall_s"), rel=1e-4)
+    assert not any("wall" in name for name in slow)
+    assert slow == pytest.approx(fast, rel=1e-4)
+
+
 def test_pods_that_tiphys_decided_about_are_counted():
     """A pod whose admission failed, or that nobody asked about, came in without a decision."""
     outcomes = ("gated", "placed", "passed", "shadow", "failed", "reinvoked", "other", "")
