@@ -104,6 +104,7 @@ def demo(
     said = concluded.lines(remedy="; ".join(filter(None, helps)))
     page_path = folder / f"{LAB}-{measured[0].run}.html"
     pages.write(page_path, measured, notes=said, alarm=bool(concluded.doubts))
+    total_wall_s = time.monotonic() - started
     results_path = results.write(
         "demo",
         seed=seed,
@@ -115,12 +116,13 @@ def demo(
             **(comparisons.figures(concluded.found) if concluded.found else {}),
             "tiphys.gates_opened": sum(steered.opened.values()),
             "tiphys.opened_by_timeout": steered.opened_by_timeout,
+            "total_wall_s": total_wall_s,
         },
     )
     measures.show(measured)
     measures.show_conclusion(concluded, said)
     click.echo(f"results  {results_path}\npage     {page_path}")
-    click.echo(f"done in {time.monotonic() - started:.0f} s; open the page in a browser")
+    click.echo(f"done in {total_wall_s:.0f} s; open the page in a browser")
     for each in ended:
         measures.check(each.measured)
         _check_failures(each)

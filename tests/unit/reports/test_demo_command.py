@@ -1,6 +1,8 @@
 import contextlib
+import itertools
 import json
 import re
+import types
 
 import click.testing
 import pytest
@@ -47,6 +49,16 @@ def test_the_demo_says_each_step_and_writes_its_figures(stage, tmp_path):
     )
     assert (10, 0) == (read["tiphys.gates_opened"], read["tiphys.opened_by_timeout"])
     assert (tmp_path / "reports" / "demo-synthetic.html").is_file()
+
+
+def test_what_the_whole_demo_took_is_a_figure_and_its_last_line(stage, tmp_path, monkeypatch):
+    """From the first step to the results, whatever the arms took of it."""
+    times = itertools.chain([1000.0], itertools.repeat(1432.25))
+    monkeypatch.setattr(demos, "time", types.SimpleNamespace(monotonic=lambda: next(times)))
+    last = demo(tmp_path).splitlines()[-1]
+    read = json.loads((tmp_path / "results" / "demo.json").read_text())
+    assert "done in 432 s; open the page in a browser" == last
+    assert 432.25 == read["total_wall_s"]
 
 
 def test_what_became_worse_stands_beside_the_ratio(stage, tmp_path):
