@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab import apis, homes
-from lab.controlplane import certificates, components, controls, reviews, states
+from lab.controlplane import certificates, components, controls, reviews, states, tools
 from lab.controlplane import processes as identities
 from tests.lab import polls
 
@@ -68,7 +68,7 @@ async def test_mutating_admission_policies_are_v1_on_the_newer_version_only(
         assert served
 
 
-async def test_every_component_is_ready_and_listed(lab: homes.Home) -> None:
+async def test_every_component_is_ready_and_listed(lab: homes.Home, kubernetes: str) -> None:
     """With its process, version and the time that it took."""
     state = states.load(lab)
 
@@ -76,6 +76,17 @@ async def test_every_component_is_ready_and_listed(lab: homes.Home) -> None:
     assert {states.Phase.READY} == {item.phase for item in state.components}
     assert all(item.process and item.process.alive for item in state.components)
     assert all(item.ready_after_s is not None for item in state.components)
+    servers = (components.API_SERVER, components.CONTROLLER_MANAGER, components.SCHEDULER)
+    promised = {
+        components.ETCD: tools.ETCD_VERSION,
+        components.ARGO: tools.ARGO_VERSION,
+        components.KUBELET: "lab",
+        components.PROCESS_NODE: "lab",
+        **dict.fromkeys(servers, kubernetes),
+    }
+    # Prebuilt ones say themselves of which version they are.
+    promised |= state.binaries.versions
+    assert promised == {item.name: item.version for item in state.components}
 
 
 async def test_a_workflow_runs_from_submission_to_success(api: apis.Api, namespace: str) -> None:
