@@ -1,4 +1,7 @@
-"""`explain` in words: who is not steered and why, who waits, and who is open but on no node."""
+"""`explain` in words: who is not steered and why, who waits, and who is open but on no node.
+
+Over 400 lines, since each sentence is tried against the same pods and the same API that answers.
+"""
 
 from typing import Any
 

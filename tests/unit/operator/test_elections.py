@@ -13,6 +13,15 @@ from tiphys.operator import apis, elections, processes, settings
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/tiphys-system/leases/tiphys-operator"
 
 
+def a_candidate(api: apis.Api) -> tuple[clocks.Clock, elections.Election]:
+    """Return an election of replica `a` that has not begun, and its clock."""
+    clock = clocks.Clock()
+    election = elections.Election(
+        api, namespace="tiphys-system", identity="a", chosen=settings.Lease(), clock=clock
+    )
+    return clock, election
+
+
 class Candidate:
     """A replica that takes part, with a record of when it worked."""
 
@@ -150,10 +159,7 @@ async def test_work_that_meets_the_closed_fence_ends_and_begins_anew(
     cluster: tuple[clusters.Cluster, apis.Api],
 ) -> None:
     """Parts run in a group, whose error is a group of theirs; the process goes on."""
-    clock = clocks.Clock()
-    election = elections.Election(
-        cluster[1], namespace="tiphys-system", identity="a", chosen=settings.Lease(), clock=clock
-    )
+    clock, election = a_candidate(cluster[1])
     begun = 0
 
     async def part() -> None:
@@ -178,10 +184,7 @@ async def test_what_a_part_could_not_handle_goes_up(
     cluster: tuple[clusters.Cluster, apis.Api],
 ) -> None:
     """Also where another part met the fence at the same time."""
-    clock = clocks.Clock()
-    election = elections.Election(
-        cluster[1], namespace="tiphys-system", identity="a", chosen=settings.Lease(), clock=clock
-    )
+    clock, election = a_candidate(cluster[1])
 
     async def work() -> None:
         raise ExceptionGroup("parts", [errors.StaleError("leads no more"), ValueError("ours")])

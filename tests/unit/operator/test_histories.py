@@ -177,13 +177,8 @@ async def test_a_store_that_hangs_keeps_no_leader_from_ending(
     assert {task} == done
 
 
-async def test_rows_that_nothing_can_be_learned_from_end_no_leader(tmp_path: Path) -> None:
-    """They stand in the store, where each leader would meet them."""
-    url = f"sqlite:///{tmp_path / 'history.db'}"
-    store = histories.Store(url)
-    store.open(at=AT)
-    store.write([an_attempt(f"n{n}", input_bytes=-1) for n in range(9)])
-    store.close()
+def a_recorder(url: str) -> tuple[clocks.Clock, recorders.Recorder]:
+    """Return a recorder that has seen nothing, over the store at a URL, and its clock."""
     clock = clocks.Clock(AT)
     recorder = recorders.Recorder(
         builders.filled(),
@@ -193,6 +188,17 @@ async def test_rows_that_nothing_can_be_learned_from_end_no_leader(tmp_path: Pat
         measured=metrics.Metrics(),
         group_of=lambda node: "",
     )
+    return clock, recorder
+
+
+async def test_rows_that_nothing_can_be_learned_from_end_no_leader(tmp_path: Path) -> None:
+    """They stand in the store, where each leader would meet them."""
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    store = histories.Store(url)
+    store.open(at=AT)
+    store.write([an_attempt(f"n{n}", input_bytes=-1) for n in range(9)])
+    store.close()
+    clock, recorder = a_recorder(url)
     with structlog.testing.capture_logs() as said:
         task = asyncio.ensure_future(recorder.run())
         for _ in range(50):
@@ -315,15 +321,7 @@ async def test_a_store_of_a_newer_version_ends_no_leader(tmp_path: Path) -> None
         later = {"version": histories.SCHEMA + 1, "applied_at": AT}
         connection.execute(histories._versions.insert().values(**later))
     store.close()
-    clock = clocks.Clock(AT)
-    recorder = recorders.Recorder(
-        builders.filled(),
-        estimates.Estimates(),
-        chosen=settings.History(url=url),
-        clock=clock,
-        measured=metrics.Metrics(),
-        group_of=lambda node: "",
-    )
+    clock, recorder = a_recorder(url)
     task = asyncio.ensure_future(recorder.run())
     await clock.advance(30.0)
     assert not task.done()
