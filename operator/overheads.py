@@ -73,7 +73,8 @@ class Overheads:
         if life.bound is None:
             life.bound = now
         worked = attempts.worked(seen)
-        if life.ran is None and seen.pod.phase is pods.Phase.RUNNING and not worked:
+        runs = seen.pod.phase is pods.Phase.RUNNING and seen.pod.started_at is not None
+        if life.ran is None and runs and not worked:
             life.ran = now
             self._starts.add(now - life.bound)
         if life.worked is None and worked:
